@@ -18,7 +18,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
@@ -52,9 +51,6 @@ _PARAMETERS = {
     "decoder": "fit_inverse_transform",
     **{name: name for name in ("kernel", "gamma", "contamination", "n_jobs", "device")},
 }
-# Columns whose standard deviations differ by more than this are likely to be of different units.
-_LARGEST_RATIO = 100.0
-_ROWS_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True)
@@ -281,18 +277,3 @@ def configure(model: BaseEstimator, options: Namespace) -> None:
         with suppress(ValueError, SyntaxError, TypeError):
             values[name] = ast.literal_eval(value)
     model.set_params(**values)
-
-
-def warn_of_scales(inputs: Inputs, remedy: str) -> None:
-    """Warn if one column of a table varies so much that it decides all distances."""
-    if inputs.unit != "rows":
-        return
-    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
-    spreads = np.std(inputs.X[:_ROWS_LOOKED_AT], axis=0)
-    positive = np.flatnonzero(spreads > 0.0)
-    if positive.size < 2:
-        return
-    low, high = positive[spreads[positive].argmin()], positive[spreads[positive].argmax()]
-    ratio = spreads[high] / spreads[low]
-    if ratio > _LARGEST_RATIO:
-        say_aside(f"warning: column {names[high]!r} varies {ratio:.0f} times as much as {names[low]!r}; {remedy}")

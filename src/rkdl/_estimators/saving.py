@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -230,7 +231,9 @@ class _File(NamedTuple):
         pipeline = Pipeline([*scalers, (str(self.header["name"]), model)])
         pipeline._validate_names([name for name, _ in pipeline.steps])
         # Of a file that was changed, the numbers may not fit each other.
-        pipeline[:-1].transform(np.zeros((1, model.n_features_in_)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pipeline[:-1].transform(np.zeros((1, model.n_features_in_)))
         return pipeline
 
     def _attributes(self, header: dict[str, Any], prefix: str) -> dict[str, Any]:
