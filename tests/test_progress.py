@@ -256,12 +256,6 @@ class TestDescent:
         assert np.isfinite(model.errors_).all()
         assert np.isfinite(model.transform(X.astype(dtype))).all()
 
-    @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
-    def test_small_rate_is_silent(self, X, estimator):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            estimator(solver="gd", learning_rate=1e-4, gamma=0.3, **REDUCED).fit(X)
-
 
 class TestRevival:
     """Atoms that no signal uses come back as signals that nothing represents."""
