@@ -76,7 +76,7 @@ def test_data_of_many_kinds(run, tmp_path):
 
 
 def test_thresholds_of_the_detector(run):
-    assert "| normal | 3 | 40 | " in run("threshold", "--seeds", "1", "--sizes", "40", "--widths", "3")
+    assert "| normal, 1 | 60 | " in run("threshold", "--seeds", "1", "--sizes", "60")
 
 
 def test_recovery_of_planted_dictionaries(run):
