@@ -106,7 +106,7 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
     rank, count = learned.rank, learned.dictionary.feature_map.size
     # A linear kernel has no more dimensions than the signals.
     wanted = min(count, n_features) if learned.dictionary.feature_map.is_linear else count
-    share, is_enough = rank / wanted, rank >= specification.n_atoms
+    share, is_enough = rank / wanted, rank > DEPENDENT_SHARE * specification.n_atoms
     if share >= DEPENDENT_SHARE or (is_enough and share >= RARE_SHARE):
         return
     remedy = " or give the signals in float64" if dtype == np.float32 else ""
