@@ -27,8 +27,8 @@ from rkdl import KDLClassifier
 from rkdl.datasets import normalize_signals
 
 PAGE = Path(__file__).parent.parent / "docs" / "classification.md"
-LARGE = {"n_components": 60, "n_kernel_vectors": 500, "n_nonzero_coefs": 10}
-SMALL = {"n_components": 20, "n_kernel_vectors": 200, "n_nonzero_coefs": 8}
+LARGE = {"n_components": 60, "n_kernel_vectors": 400, "n_nonzero_coefs": 24}
+SMALL = {"n_components": 30, "n_kernel_vectors": 200, "n_nonzero_coefs": 16}
 
 
 class Images(NamedTuple):

@@ -9,7 +9,7 @@ only its inliers, and the test part is the same. Features are standardised on th
 Run with ``python -m benchmarks.outliers [--protocol normals] [--suite public|development] [--seeds 5] [--write]``, with
 PyOD installed (the extra ``rkdl[pyod]``). Every figure is appended to ``--out`` as it is computed and none is computed
 twice: a run can be split (``--limit SECONDS``), and after a change of the detector, its own results are computed again
-with ``--fresh``. ``--write`` puts the tables into docs/outliers.md.
+with ``--fresh``. Times need an idle machine and a new file. ``--write`` puts the tables into docs/outliers.md.
 """
 
 from __future__ import annotations
@@ -186,25 +186,34 @@ def means(records: list[dict], key: str) -> tuple[list[str], list[str], np.ndarr
 
 
 def report(records: list[dict]) -> tuple[list[str], list[str]]:
-    """Lines of two tables: areas per set; and per detector means, ranks, comparison with the first, and seconds."""
+    """Lines of two tables: areas per set; and per detector means, ranks, and comparison with the first."""
     names, detectors, areas = means(records, "roc")
     precisions = means(records, "precision")[2]
-    seconds = sum(means(records, key)[2].mean(axis=0) for key in ("fit_seconds", "score_seconds"))
     single = ["| set | " + " | ".join(detectors) + " |", "|---" * (1 + len(detectors)) + "|"]
     single += [f"| {n} | " + " | ".join(f"{v:.3f}" for v in row) + " |" for n, row in zip(names, areas, strict=True)]
     ranks = [rankdata(-values, axis=1).mean(axis=0) for values in (areas, precisions)]
     lines = [
-        f"| detector, {len(names)} sets | mean ROC | rank | better, worse | p | mean precision | rank | p | seconds |",
-        "|---" * 9 + "|",
+        f"| detector, {len(names)} sets | mean ROC | rank | better, worse | p | mean precision | rank | p |",
+        "|---" * 8 + "|",
     ]
     for k, name in enumerate(detectors):
         cells = [f"{areas[:, k].mean():.4f}", f"{ranks[0][k]:.2f}"]
         gains = areas[:, 0] - areas[:, k]
         cells += [f"{(gains > 0).sum()}, {(gains < 0).sum()}", f"{wilcoxon(gains).pvalue:.3f}"] if k else ["", ""]
         cells += [f"{precisions[:, k].mean():.4f}", f"{ranks[1][k]:.2f}"]
-        cells += [f"{wilcoxon(precisions[:, 0] - precisions[:, k]).pvalue:.3f}" if k else "", f"{seconds[k]:.2f}"]
+        cells += [f"{wilcoxon(precisions[:, 0] - precisions[:, k]).pvalue:.3f}" if k else ""]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return single, lines
+
+
+def durations(records: list[dict]) -> list[str]:
+    """Lines of a table: mean seconds per set and protocol."""
+    lines = ["| detector | fit, milliseconds | score |", "|---|---|---|"]
+    for name in dict.fromkeys(r["detector"] for r in records):
+        own = [r for r in records if r["detector"] == name]
+        cells = [f"{1e3 * np.mean([r[key] for r in own]):.0f}" for key in ("fit_seconds", "score_seconds")]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def main(argv=None) -> int:
@@ -223,6 +232,7 @@ def main(argv=None) -> int:
     options = parser.parse_args(argv)
     complete = run(options)
     wanted = [r for r in read_records(options.out) if r["suite"] == options.suite and r["seed"] < options.seeds]
+    print(*durations([r for r in wanted if r["detector"] in options.detectors]), sep="\n")
     for protocol in options.protocol:
         found = [r for r in wanted if r["protocol"] == protocol and r["detector"] in options.detectors]
         if not found:
@@ -231,7 +241,6 @@ def main(argv=None) -> int:
         print(f"\n{PROTOCOLS[protocol]}\n", *single, "", *summary, sep="\n")
         if options.write:
             put(PAGE, protocol, summary)
-            put(PAGE, f"sets, {protocol}", single)
     return 0 if complete else 3
 
 

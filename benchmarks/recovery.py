@@ -24,7 +24,7 @@ from benchmarks.pages import put
 from benchmarks.rows import Figure
 from benchmarks.settings import Settings
 from benchmarks.tasks import dictionary_error
-from rkdl import DL
+from rkdl import DL, KDL, RKDL
 from rkdl.metrics import match_atoms, recovery_rate
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "recovery.md"
@@ -151,6 +151,20 @@ def learn_with_sklearn(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray
     return model.fit(X).components_
 
 
+def learn_with_rkdl_kernel(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
+    """RKDL in whitened coordinates that are the signals, rotated: a linear kernel, and kernel vectors at random."""
+    vectors = np.random.default_rng(seed + 1_000).standard_normal((problem.n_features, problem.n_features))
+    options = {"n_nonzero_coefs": problem.n_nonzero, "n_kernel_vectors": len(vectors), "random_state": seed}
+    model = RKDL(problem.n_atoms, kernel="linear", kernel_vectors=vectors, **options).fit(X)
+    return model.dual_components_ @ model.kernel_vectors_
+
+
+def learn_with_full_kdl(X: np.ndarray, problem: Problem, seed: int) -> np.ndarray:
+    """KDL from the matrix of the signals' inner products."""
+    options = {"n_nonzero_coefs": problem.n_nonzero, "random_state": seed}
+    return KDL(problem.n_atoms, kernel="precomputed", **options).fit(X @ X.T).dual_components_ @ X
+
+
 Learner = Callable[[np.ndarray, Problem, int], np.ndarray]
 OURS = "rkdl, DL"
 # Learners by name, with the library that each needs.
@@ -160,6 +174,11 @@ LEARNERS: dict[str, tuple[str | None, Learner]] = {
     "SPAMS, 100 iterations": ("spams", lambda *given: learn_with_spams(*given, n_iter=100)),
     "SPAMS, 1,000 iterations": ("spams", lambda *given: learn_with_spams(*given, n_iter=1_000)),
     "scikit-learn, mini-batches": ("sklearn", learn_with_sklearn),
+}
+# Kernel methods, for the first problem: the features are planted in the coordinates that they learn in.
+KERNEL_METHODS: dict[str, tuple[str | None, Learner]] = {
+    "rkdl, RKDL": (None, learn_with_rkdl_kernel),
+    "rkdl, KDL": (None, learn_with_full_kdl),
 }
 
 
@@ -195,7 +214,8 @@ def measure(learner: Learner, problem: Problem, n_seeds: int) -> Result:
 def compare(problems: Sequence[Problem], n_seeds: int) -> Iterator[tuple[Problem, str, Result]]:
     """Results of the learners whose libraries are here."""
     for problem in problems:
-        for name, (library, learner) in LEARNERS.items():
+        learners = {**LEARNERS, **KERNEL_METHODS} if problem is problems[0] else LEARNERS
+        for name, (library, learner) in learners.items():
             if problem.positive and library not in (None, "sklearn"):
                 continue
             if library is None or peers.find(library).available:

@@ -276,7 +276,7 @@ def kdl_aksvd_update(Z: np.ndarray, A: np.ndarray, K: np.ndarray) -> tuple[np.nd
     return A, Z
 
 
-MOMENTUM = 0.8
+MOMENTUM, MARGIN = 0.8, 2.0
 SWEEPS = {"momentum": gram_update, "gram": gram_update, "aksvd": aksvd_update}
 KDL_SWEEPS = {"momentum": kdl_gram_update, "gram": kdl_gram_update, "aksvd": kdl_aksvd_update}
 
@@ -320,12 +320,12 @@ def replace_useless(A, Z, codes, F, M):
     W, gains = shared_directions(residuals @ M @ residuals.T, min(-(-len(A) // 5), len(F) // 5))
     cosines = A @ M @ A.T
     np.fill_diagonal(cosines, 0.0)
-    uses = np.sum(Z**2, axis=0) * (1.0 - np.max(cosines**2, axis=1))
-    replaced, rows = [], []
-    for j, k in zip(np.argsort(uses), np.argsort(-gains), strict=False):
-        if gains[k] <= uses[j]:
+    left, replaced, rows = list(range(len(A))), [], []
+    for k in np.argsort(-gains):
+        uses = [np.sum(Z[:, j] ** 2) * (1.0 - np.max(cosines[j, left] ** 2)) for j in left]
+        if gains[k] <= MARGIN * min(uses):
             break
-        replaced.append(int(j))
+        replaced.append(left.pop(int(np.argmin(uses))))
         rows.append(W[k] @ residuals)
     return replaced, np.array(rows).reshape(len(rows), A.shape[1])
 
@@ -488,7 +488,7 @@ def momentum(code: Callable, F: np.ndarray, M: np.ndarray) -> Callable:
         swept = A
         if earlier is not None:
             A = normalise(A + MOMENTUM * (A - earlier), M)
-        if number % 2 == 0:
+        if number in range(2, 20, 5):
             replaced, rows = replace_useless(A, Z, code(A), F, M)
             A, swept = A.copy(), swept.copy()
             A[replaced] = swept[replaced] = rows

@@ -769,13 +769,6 @@ class TestSparseEncode:
             with pytest.raises(ValueError, match=words):
                 sparse_encode(X, dictionary)
 
-    @pytest.mark.parametrize("dtype", [np.int16, np.bool_, np.float16])
-    def test_other_numbers(self, dtype):
-        numbers = (X > 0.5).astype(dtype)
-        codes = sparse_encode(numbers, DICTIONARY, n_nonzero_coefs=2)
-        assert codes.dtype == np.float64
-        np.testing.assert_array_equal(codes, sparse_encode(numbers.astype(float), DICTIONARY, n_nonzero_coefs=2))
-
     @each_pursuit
     def test_layouts(self, pursuit):
         options = {"n_nonzero_coefs": 2, "pursuit": pursuit}

@@ -76,12 +76,18 @@ def test_data_of_many_kinds(run, tmp_path):
 
 
 def test_thresholds_of_the_detector(run):
-    assert "| normal | 3 | 40 | " in run("threshold", "--seeds", "1", "--sizes", "40", "--widths", "3")
+    assert "| normal, 1 | 60 | " in run("threshold", "--seeds", "1", "--sizes", "60")
 
 
 def test_recovery_of_planted_dictionaries(run):
     printed = run("recovery", "--small", "--seeds", "1")
     assert "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | " in printed
+
+
+def test_versions_side_by_side(run):
+    """A version beside itself has the same errors."""
+    printed = run("versions", str(ROOT), "--groups", "kinds", "--small", "--seeds", "1")
+    assert "| moons | DL | +0.00% | " in printed
 
 
 def test_level_of_noise(run):

@@ -260,12 +260,6 @@ class TestDefaultSparsity:
             codes = model.transform(X)
         assert 1 <= (codes != 0).sum(axis=1).max() <= model.n_nonzero_coefs
 
-    @every
-    def test_no_sparsity_at_all(self, kind, X):
-        for n_components in (1, 5, 40):
-            codes = make(kind, n_components=n_components, n_nonzero_coefs=None, max_iter=1).fit(X).transform(X)
-            assert 1 <= (codes != 0).sum(axis=1).max() <= max(1, n_components // 10)
-
     def test_functions(self, X):
         for n_atoms in (1, 9, 10, 35):
             atoms = signals(n_atoms, seed=1)

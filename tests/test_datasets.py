@@ -374,18 +374,6 @@ def test_bad_sparse_arrays(tmp_path):
     assert datasets.load_signals(tmp_path / "a.npz").shape == (4, 3)
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz"])
-def test_broken_numpy_files(tmp_path, rng, suffix):
-    path = tmp_path / f"a{suffix}"
-    (np.save if suffix == ".npy" else np.savez)(path, rng.random((20, 20)))
-    content = path.read_bytes()
-    huge = io.BytesIO()
-    np.lib.format.write_array_header_1_0(huge, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**12)})
-    for broken in (content[:-100], content[:60], b"", b"1,2\n3,4\n", pickle.dumps([1]), huge.getvalue()):
-        path.write_bytes(broken)
-        assert str(path) in refused(datasets.load_signals, path, match="cannot be read as an array")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -472,9 +460,6 @@ def test_parquet(tmp_path):
     ):
         store(**columns)
         assert str(path) in refused(datasets.load_signals, path, match=match)
-    for broken in (path.read_bytes()[:-10], b""):
-        path.write_bytes(broken)
-        assert str(path) in refused(datasets.load_signals, path, match="cannot be read as a Parquet file")
 
 
 def test_not_a_signals_file(tmp_path):

@@ -50,18 +50,6 @@ class TestInOrder:
         in_order(work, lambda number: (number,), 100, 3, 8, found.append)
         assert found == list(range(100))
 
-    def test_where_all_results_are_kept_a_slow_item_delays_no_other(self):
-        others = threading.Semaphore(0)
-
-        def task(number, start, stop):
-            if number == 0:
-                return [others.acquire(timeout=60) for _ in range(99)]
-            others.release()
-            return number
-
-        with executor_of(100, 2) as executor:
-            assert executor.map_chunks(task) == [[True] * 99, *range(1, 100)]
-
     @pytest.mark.parametrize("threads", [1, 3])
     @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
     @pytest.mark.parametrize("where", ["task", "sum"])

@@ -122,6 +122,7 @@ def test_parameters_of_coding_take_effect_at_once(estimator):
         fitted.set_params(**{name: estimator.get_params()[name]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", [ESTIMATORS[number] for number in (0, 3, -2, -1)], ids=name_of)
 def test_refitting_while_others_use_the_model(estimator):
     """A result comes from one model: atoms, classes, threshold and dictionaries of the same fit."""
@@ -184,22 +185,3 @@ def test_fitted_arrays_that_do_not_fit_together_are_an_error(estimator):
             with pytest.raises(ValueError, match="were changed and cannot be used"):
                 method(X)
         setattr(model, name, array)
-
-
-@pytest.mark.parametrize("short", ["values", "diagonal"])
-def test_kernel_whose_values_change_their_shape(short):
-    class Short(rkdl.kernels.Kernel):
-        short = ""
-
-        def __call__(self, X, Y):
-            return (X @ Y.T)[: len(X) - (self.short == "values")] + 1.0
-
-        def diagonal(self, X):
-            return (X * X).sum(1)[: len(X) - (self.short == "diagonal")] + 1.0
-
-    kernel = Short()
-    model = RKDL(kernel=kernel, n_kernel_vectors=10, residual_tol=0.1, **SMALL).fit(X)
-    kernel.short = short
-    for method in (model.transform, model.reconstruction_error):
-        with pytest.raises(ValueError, match="shape"):
-            method(X)

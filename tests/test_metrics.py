@@ -55,6 +55,24 @@ class TestMatching:
         assert recovery_rate(np.eye(2), learned, threshold=0.8) == 1.0
 
 
+@pytest.mark.parametrize("name", ["DL", "RKDL", "ORKDL"])
+def test_planted_features_are_found(name):
+    """In the coordinates that a method learns in, whitened where it has kernel vectors."""
+    rng = np.random.default_rng(5)
+    atoms = rng.standard_normal((30, 12))
+    codes = rng.standard_normal((1200, 30)) * (rng.random((1200, 30)).argsort(axis=1) < 2)
+    X = codes @ (atoms / np.linalg.norm(atoms, axis=1, keepdims=True))
+    X += 0.1 * X.std() * rng.standard_normal(X.shape)
+    vectors = rng.standard_normal((30, 12))
+    options = {"n_components": 30, "n_nonzero_coefs": 2, "random_state": 0}
+    if name == "DL":
+        learned = DL(**options).fit(X).components_
+    else:
+        model = {"RKDL": RKDL, "ORKDL": ORKDL}[name](kernel="linear", kernel_vectors=vectors, **options).fit(X)
+        learned = model.dual_components_ @ model.kernel_vectors_
+    assert recovery_rate(atoms, learned) >= 0.95
+
+
 def test_stability_is_the_mean_over_pairs(rng):
     dictionaries = list(rng.standard_normal((3, 5, 4)))
     pairs = [match_atoms(dictionaries[i], dictionaries[j])[1].mean() for i, j in ((0, 1), (0, 2), (1, 2))]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
@@ -115,6 +115,15 @@ class TestScore:
         assert roc_auc_score(np.arange(len(scores)) < 10, -scores) > 0.99
         assert RKDL(max_iter=1, random_state=0).fit(X).gamma_ == pytest.approx(gamma, rel=0.2)
 
+    def test_features_on_different_scales(self, planted):
+        """As a raw table has them; one gross error changes little."""
+        X, units = planted[0], np.array([1e-3, 1e6])
+        plain, raw = (KDLOutlierDetector(**FEW).fit(rows) for rows in (X, X * units))
+        np.testing.assert_allclose(raw.score_samples(X * units), plain.score_samples(X), rtol=1e-6, atol=1e-6)
+        broken = np.r_[X, [[1e9, 0.0]]]
+        np.testing.assert_allclose(KDLOutlierDetector(**FEW).fit(broken).scale_, plain.scale_, rtol=0.2)
+        assert (KDLOutlierDetector(standardize=False, **FEW).fit(X).scale_ == 1.0).all()
+
     @pytest.mark.slow
     @pytest.mark.parametrize(("scale", "offset", "rtol"), [(1e-60, 0.0, 1e-6), (1e60, 0.0, 1e-6), (1.0, 1e6, 1e-3)])
     def test_scales_and_offsets_change_nothing(self, scale, offset, rtol):
@@ -205,6 +214,43 @@ class TestThreshold:
         X = np.r_[np.random.default_rng(0).standard_normal((40, 3)), np.repeat([[6.0, 6.0, 6.0]], 10, axis=0)]
         for share in (0.1, 0.2, 0.3):
             assert len(set(detector.set_params(contamination=share).fit_predict(X)[40:])) == 1
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer, load_digits, load_iris, load_diabetes])
+def test_explanations_name_the_guilty_feature(load):
+    """A value beyond the range of the others: its feature is among the first two in nine of ten cases."""
+    rng = np.random.default_rng(0)
+    X = load(return_X_y=True)[0]
+    low, high = np.quantile(X, (0.01, 0.99), axis=0)
+    strange, guilty = X[rng.choice(len(X), 20)], rng.choice(np.flatnonzero(high > low), 20)
+    strange[np.arange(20), guilty] = (high + (high - low) * rng.uniform(0.5, 1.5, (20, 1)))[np.arange(20), guilty]
+    gains = KDLOutlierDetector(random_state=0).fit(X).explain(strange)
+    assert (np.argsort(-gains, axis=1)[:, :2] == guilty[:, None]).any(axis=1).mean() >= 0.9
+
+
+class TestStreams:
+    def test_the_detector_follows_the_stream(self):
+        """What was normal is forgotten after some half-lives, and memory is bounded."""
+        rng = np.random.default_rng(0)
+        detector = KDLOutlierDetector(max_samples=50, half_life=200, **FEW)
+        for shift in (0.0, 8.0):
+            for _ in range(12):
+                detector.partial_fit(rng.standard_normal((100, 3)) + shift)
+            labels = [(detector.predict(rng.standard_normal((200, 3)) + place) == -1).mean() for place in (0.0, 8.0)]
+            assert labels[0 if shift == 0.0 else 1] < 0.05 < 0.9 < labels[1 if shift == 0.0 else 0]
+        assert detector.recent_signals_.shape == (250, 3)
+        assert detector.n_signals_seen_ == 2400
+
+    def test_without_a_half_life_all_signals_count_alike(self, tmp_path):
+        X = np.random.default_rng(0).standard_normal((400, 3))
+        detector = KDLOutlierDetector(**FEW)
+        for start in range(0, 400, 100):
+            detector.partial_fit(X[start : start + 100])
+        np.testing.assert_array_equal(detector.recent_signals_, X)
+        detector.save(tmp_path / "detector.rkdl")
+        both = [model.partial_fit(X[:100]).score_samples(X) for model in (detector, load(tmp_path / "detector.rkdl"))]
+        np.testing.assert_array_equal(*both)
+        assert not hasattr(detector.fit(X), "recent_signals_")
 
 
 class TestSignals:
@@ -310,6 +356,7 @@ def test_fitted_attributes(planted):
     np.testing.assert_allclose(model.gammas_[1] / model.gammas_[0], 60.0)
 
 
+@pytest.mark.slow
 def test_a_random_state_is_drawn_from(planted):
     X, rng = planted[0], np.random.RandomState(0)
     first, second = (KDLOutlierDetector(n_members=2, random_state=rng).fit(X).score_samples(X) for _ in range(2))

@@ -186,6 +186,7 @@ def test_sentences_agree_with_the_table(tmp_path):
         assert "one round" not in line
 
 
+@pytest.mark.slow
 def test_run_resume_and_report(tmp_path, monkeypatch, capsys):
     """Two methods in one round on some digits; what is there already is not run again."""
     data = Data(normalize_signals(load_digits().data[:200]), (8, 8), "some digits")

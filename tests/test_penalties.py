@@ -59,6 +59,17 @@ class TestLasso:
             assert relative_gaps(*wide, alpha, positive).max() < gap
 
     @each_sign
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_atoms_that_are_nearly_parallel(self, rng, positive, dtype):
+        """In the span of those in use up to rounding, where one takes the place of another."""
+        dictionary = (1.0 + 0.003 * rng.standard_normal((100, 20))).astype(dtype)
+        X = (3.0 + rng.standard_normal((100, 20))).astype(dtype)
+        for alpha in (0.1, 3.0):
+            codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
+            wide = (part.astype(float) for part in (X, dictionary, codes))
+            assert relative_gaps(*wide, alpha, positive).max() < (1e-4 if dtype == np.float32 else 1e-12)
+
+    @each_sign
     @pytest.mark.parametrize(("alpha", "l2"), [(0.3, 0.0), (0.3, 0.5), (0.1, 3.0)])
     def test_scikit_learn(self, rng, positive, alpha, l2):
         """Penalties are on the coefficients of the atoms as they are given."""

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -145,25 +144,6 @@ class TestInterrupt:
         assert np.isfinite(make_pipeline(StandardScaler().fit(X), model).transform(X)).all()
         assert len(model.partial_fit(X[:100]).update_errors_) == counts + 1
 
-    def test_searches_end(self, X):
-        """Nothing is fitted after it."""
-        calls = []
-
-        class Interrupted(RKDL):
-            def fit(self, X, y=None):
-                calls.append(None)
-                if len(calls) == 2:
-                    raise KeyboardInterrupt
-                return super().fit(X)
-
-        with pytest.raises(KeyboardInterrupt):
-            GridSearchCV(Interrupted(**REDUCED), {"n_components": [4, 5]}, cv=3, error_score=0.0).fit(X)
-        assert len(calls) == 2
-        calls.clear()
-        with pytest.raises(KeyboardInterrupt):
-            cross_val_score(make_pipeline(StandardScaler(), Interrupted(**REDUCED)), X, cv=3)
-        assert len(calls) == 2
-
     def test_detector(self, X):
         """Dictionaries of a detector that are not all learned are of no use."""
         fitted = KDLOutlierDetector(n_members=2, max_iter=1, random_state=0, n_jobs=1).fit(X[:60])
@@ -275,12 +255,6 @@ class TestDescent:
         )
         assert np.isfinite(model.errors_).all()
         assert np.isfinite(model.transform(X.astype(dtype))).all()
-
-    @pytest.mark.parametrize("estimator", [ORKDL, MORKDL])
-    def test_small_rate_is_silent(self, X, estimator):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            estimator(solver="gd", learning_rate=1e-4, gamma=0.3, **REDUCED).fit(X)
 
 
 class TestRevival:

@@ -14,6 +14,7 @@ README = ROOT / "README.md"
 
 
 @pytest.mark.usefixtures("one_thread")
+@pytest.mark.slow
 def test_snippets():
     found = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README.read_text(), re.DOTALL)
     assert len(found) == 3

@@ -48,10 +48,6 @@ def test_python_versions_are_tested():
     assert {name.strip(' "') for name in tested.split(",")} == named
 
 
-def test_addresses_are_not_invented():
-    assert "urls" not in PROJECT
-
-
 def test_oldest_dependencies():
     text = '[project]\ndependencies = ["a>=1.2"]\n[project.optional-dependencies]\nx = ["b[c]>=3", "d>=0.9,<2"]\n'
     assert oldest.oldest(["x"], text) == ["a==1.2", "b==3", "d==0.9"]
@@ -59,12 +55,6 @@ def test_oldest_dependencies():
         oldest.oldest([], '[project]\ndependencies = ["e"]\n')
     pins = oldest.oldest([], oldest.PYPROJECT.read_text())
     assert len(pins) == len(PROJECT["dependencies"])
-
-
-def test_extras_have_lower_bounds():
-    """So that a too old library is updated instead of failing later."""
-    for extra in ("data", "files", "plots", "torch", "pyod", "dask"):
-        assert oldest.oldest([extra], oldest.PYPROJECT.read_text())
 
 
 def make_release(folder, version="1.2.3", cited="1.2.3", heading="## [1.2.3] - 2026-01-31"):

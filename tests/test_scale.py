@@ -328,6 +328,7 @@ def test_either_byte_order(order, X, tmp_path):
         np.testing.assert_array_equal(make(RKDL).fit(source).errors_, expected)
 
 
+@pytest.mark.slow
 def test_kernel_vectors_of_many_signals_come_from_a_sample():
     """A rule of the sizes alone, so that it is the same in memory and out of it."""
     X = np.random.default_rng(0).standard_normal((kernel_vector_choice.LARGEST_SAMPLE + 1000, 20))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -125,22 +123,6 @@ def test_changes_in_place_are_refused(kind, X):
     coder.transform(X[:1])
     own[0] = 0.0
     assert coder.components_[0].any()
-
-
-@every
-def test_threads_share_a_model(name, fitted, X):
-    model = fitted[name] if name == "RKDL-callable" else copy_of(fitted[name])
-    expected = results(fitted[name], X[:3])
-    barrier = threading.Barrier(4)
-
-    def work(_):
-        barrier.wait()
-        return [results(model, X[:3]) for _ in range(5)]
-
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(work, range(4)):
-            for own in found:
-                assert_same(own, expected)
 
 
 def test_more_nonzeros_than_atoms_are_mentioned_at_every_call(X):

@@ -51,7 +51,7 @@ print(table.head(6).round(1))
 # Rent is proportional to size, so we use the logarithms of both. Missing numbers are imputed from the most similar
 # rows. Imputing medians would violate the dependence between columns that the detector looks for, and make incomplete
 # rows look like outliers. Categories are one-hot encoded, with an extra category for missing values, and scaled down so
-# that they do not dominate the numbers.
+# that they do not dominate the numbers; the detector is told not to scale the columns again.
 logarithm = FunctionTransformer(lambda frame: frame.assign(size=np.log(frame["size"]), rent=np.log(frame["rent"])))
 numbers = make_pipeline(logarithm, StandardScaler(), KNNImputer(n_neighbors=10))
 categories = make_pipeline(SimpleImputer(strategy="constant", fill_value="missing"), OneHotEncoder(sparse_output=False))
@@ -59,7 +59,7 @@ prepare = ColumnTransformer(
     [("numbers", numbers, ["size", "rooms", "year", "rent"]), ("categories", categories, ["district", "heating"])],
     transformer_weights={"numbers": 1.0, "categories": 0.5},
 )
-detector = make_pipeline(prepare, KDLOutlierDetector(contamination=0.05, random_state=0)).fit(table)
+detector = make_pipeline(prepare, KDLOutlierDetector(contamination=0.05, standardize=False, random_state=0)).fit(table)
 scores = -detector.score_samples(table)
 flagged = detector.predict(table) == -1
 print(f"area under the ROC curve {roc_auc_score(is_wrong, scores):.3f}")

@@ -11,8 +11,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from rkdl import KDLOutlierDetector
 
@@ -63,12 +61,11 @@ figure.colorbar(filled, label="fraction of points that are more abnormal")
 plt.show()
 
 # %%
-# The second data set contains all sevens of the digits data and twelve other digits. Pixels are standardised in a
-# pipeline.
+# The second data set contains all sevens of the digits data and twelve other digits.
 images, labels = load_digits(return_X_y=True)
 misfiled = rng.permutation(np.flatnonzero(labels != 7))[:12]
 folder = np.r_[np.flatnonzero(labels == 7), misfiled]
-model = make_pipeline(StandardScaler(), KDLOutlierDetector(random_state=0)).fit(images[folder])
+model = KDLOutlierDetector(random_state=0).fit(images[folder])
 scores = model.score_samples(images[folder])
 order = np.argsort(scores)
 is_misfiled = labels[folder] != 7

@@ -32,7 +32,7 @@ from rkdl._utils.types import Array
 # Quantiles that bound the values which set the scale of a feature; one of at most so many values is a class or a count.
 INNER = (0.05, 0.95)
 FEW_VALUES = 20
-LARGEST = float(np.finfo(np.float64).max) / 4.0
+LARGEST = 1e-4 * float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
 # Signals that are represented completely differ by rounding, which must not order them.
 ROUNDING = 1e-12

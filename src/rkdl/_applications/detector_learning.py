@@ -80,7 +80,11 @@ class DetectorLearning:
         rows = scaling(rows)
         gamma = find_gamma(self.gamma, Signals(rows, rows.dtype))
         folds, order = rng.permutation(count) % min(N_FOLDS, count), rng.permutation(count)
-        is_kept = np.ones(count, dtype=bool) if self.novelty else ~_stand_apart(rows, gamma, rng)
+        is_kept = (
+            np.ones(count, dtype=bool)
+            if self.novelty
+            else ~_stand_apart(rows, gamma, rng, resolve_threads(self.n_jobs))
+        )
         own, others = _divided(order[is_kept[order]], folds)
         fold_of = np.arange(self.n_members) // len(self.widths) % len(own)
         tasks = self._tasks(gamma, [others[fold] for fold in fold_of], rng)
@@ -151,13 +155,13 @@ class DetectorLearning:
         return learned.dictionary
 
 
-def _stand_apart(rows: np.ndarray, gamma: float, rng: np.random.RandomState) -> np.ndarray:
+def _stand_apart(rows: np.ndarray, gamma: float, rng: np.random.RandomState, threads: int) -> np.ndarray:
     """Whether each signal is far from all others in small random samples."""
     size = max(1, min(FIRST_SIZE, len(rows) // 5))
     drawn = np.stack([rng.permutation(len(rows))[:size] for _ in range(N_FIRST)])
     # A few samples at a time, for memory.
-    parts = [nearest_anomalies(rows, rows[part], gamma) for part in np.array_split(drawn, N_FIRST // 8)]
-    raw = np.concatenate(parts, axis=1)
+    parts = np.array_split(drawn, N_FIRST // 8)
+    raw = np.concatenate(side_by_side(lambda part: nearest_anomalies(rows, rows[part], gamma), parts, threads), axis=1)
     is_other = np.ones(raw.shape, dtype=bool)
     is_other[drawn, np.arange(N_FIRST)[:, None]] = False
     unit = robust_location(raw[is_other])[0]

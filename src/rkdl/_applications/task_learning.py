@@ -28,15 +28,18 @@ from rkdl._execution.executor import side_by_side
 from rkdl._utils.types import Array
 
 # Chosen by means over all tables of benchmarks/tables.py, never by a single one.
-STEP, GAMMA_STEP = 3e-2, 1e-2
+STEP, GAMMA_STEP, ATOM_STEP = 3e-2, 1e-2, 1e-2
 # With more features than this, gammas take smaller steps: a gamma for every pixel overfits.
 MANY_FEATURES = 64
+# Standard deviation of the noise that every batch gets then, relative to that of the features: it is nearly orthogonal
+# to what classes differ in, and keeps the kernel vectors from fitting single signals.
+NOISE = 0.3
 DECAY = 0.1  # weight decay of the linear readout, relative to the step
 RIDGE = 1e-3
 SMOOTHING = 0.05
 FIRST_SHARPNESS = 1.0
-EPOCHS, FEWEST_STEPS, MOST_STEPS = 40, 400, 3000
-SMALLEST_BATCH, LARGEST_BATCH, BATCH_SHARE = 64, 512, 1 / 128
+EPOCHS, FEWEST_STEPS, MOST_STEPS = 40, 400, 6000
+SMALLEST_BATCH, LARGEST_BATCH, BATCH_SHARE = 64, 256, 1 / 128
 PART = 128  # signals of a batch that one thread takes at a time
 HELD_STEPS = 50  # steps between two factorisations of the metric
 WARM_UP = 0.3  # share of the steps in which the step size rises
@@ -117,6 +120,7 @@ class TaskLearning:
         # One for each part of a batch; they are summed in the first.
         self._gradients = [gradient]
         self._view()
+        self.rates["atoms"][:] = ATOM_STEP
         self.rates["log_gammas"][:] = GAMMA_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
         self.parts["log_gammas"] += self.backend.as_like(np.log(host(gamma)), vectors)
@@ -277,12 +281,16 @@ class TaskLearning:
     ) -> Iterator[Array]:
         """Steps over random batches; yields the mean loss of each. The step size rises and falls, or is `constant`."""
         batches = _batches(len(examples.targets), batch, rng)
+        generator = np.random.default_rng(rng.randint(2**31))
         for number, chosen in zip(range(n_steps), batches, strict=False):
             done = number / n_steps
             falling = 0.5 * (1.0 + np.cos(np.pi * (done - WARM_UP) / (1.0 - WARM_UP)))
             places = self.backend.from_host(chosen, examples.targets)
-            given = examples.rows(chosen), examples.targets[places], examples.weights[places]
-            loss = self.find_gradient(*given, threads)
+            rows = examples.rows(chosen)
+            if rows.shape[1] > MANY_FEATURES:
+                noise = NOISE * generator.standard_normal(rows.shape, dtype=np.float32)
+                rows = rows + self.backend.as_like(noise, rows)
+            loss = self.find_gradient(rows, examples.targets[places], examples.weights[places], threads)
             rate = (number + 1) / (WARM_UP * n_steps) if done < WARM_UP else falling
             self.descend(float(rate) if constant is None else constant)
             yield loss

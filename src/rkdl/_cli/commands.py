@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import gen_batches
 
 from rkdl import _estimators as estimators
 from rkdl._cli.inputs import (
@@ -28,7 +29,6 @@ from rkdl._cli.inputs import (
 )
 from rkdl._cli.messages import say, say_aside
 from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_images, write_matrix, write_table
-from rkdl._data.signals import PIECE_SIZE
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
@@ -117,42 +117,64 @@ def denoise(options: Namespace) -> int:
 
 def outliers(options: Namespace) -> int:
     """Score signals and mark the outliers among them."""
-    out = check_outputs(options, TABLES)
+    out, results = check_outputs(options, TABLES), ("anomaly", "outlier", "because")
     _check_training(options, ["train", "contamination"])
     if options.model is not None:
         detector: KDLOutlierDetector = load_model(options.model, ("KDLOutlierDetector",), "outliers")
         inputs = read_new(options.data, options, detector)
-        inputs.check_results(("anomaly", "outlier"))
+        inputs.check_results(results)
         labels = detector.predict(inputs.X)
     else:
         learned = inputs = read_inputs(options.train or options.data, options)
         if options.train is not None:
             inputs = read_new(options.data, options, learned)
-        inputs.check_results(("anomaly", "outlier"))
+        inputs.check_results(results)
         detector = KDLOutlierDetector()
         configure(detector, options)
-        if options.standardize:
-            learned, inputs = _standardized(learned, inputs)
-        else:
-            warn_of_scales(learned, _STANDARDIZE)
         # The training rows have a threshold of their own.
         labels = detector.fit_predict(inputs.X) if options.train is None else detector.fit(learned.X).predict(inputs.X)
         remember_names(detector, learned)
     scores = -detector.score_samples(inputs.X)
     is_outlier = (labels == -1).astype(int)
+    order = np.argsort(-scores, kind="stable") if options.sort or out is None else np.arange(len(scores))
+    order = order if out is not None else order[: max(options.top, 0)]
+    rows: dict[str, Any] = {**inputs.ids, "row": np.arange(1, len(scores) + 1), **inputs.ids}
+    explained = order if out is None else np.flatnonzero(is_outlier)
+    because = _reasons(detector, inputs, explained) if options.explain else {}
     if out is not None:
-        write_table(out, {**inputs.ids, "anomaly": scores, "outlier": is_outlier})
+        columns = {**rows, **_features(inputs, {*rows, *results}), "anomaly": scores, "outlier": is_outlier}
+        columns |= {"because": [because.get(row, "") for row in range(len(scores))]} if options.explain else {}
+        write_table(out, {name: np.asarray(values)[order] for name, values in columns.items()})
     if options.save is not None:
         detector.save(options.save)
     count, total = int(is_outlier.sum()), len(is_outlier)
     saved = _saved(out) + _saved(options.save)
     say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
-    if out is None:
-        counted = " (from 1)" if "row" in inputs.ids and not options.keep else ""
-        for row in np.argsort(-scores, kind="stable")[: max(options.top, 0)]:
-            names = ", ".join(f"{name} {values[row]}{counted}" for name, values in inputs.ids.items())
-            say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}")
+    for row in order if out is None else ():
+        counted = "" if "row" in options.keep else " (from 1)"
+        names = ", ".join(f"{name} {values[row]}{counted * (name == 'row')}" for name, values in rows.items())
+        reason = f", because of {because[row]}" if because.get(row) else ""
+        say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}{reason}")
     return 0
+
+
+def _features(inputs: Inputs, taken: Collection[str]) -> dict[str, np.ndarray]:
+    """The columns of a table that were learned from, by name."""
+    if inputs.unit != "rows":
+        return {}
+    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
+    return {f"{name} (given)" if name in taken else name: inputs.X[:, k] for k, name in enumerate(names)}
+
+
+def _reasons(detector: KDLOutlierDetector, inputs: Inputs, rows: np.ndarray) -> dict[int, str]:
+    """The features, at most two, that make each of these rows abnormal."""
+    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
+    found: dict[int, str] = {}
+    if len(rows):
+        for row, gains in zip(rows.tolist(), detector.explain(inputs.X[rows]), strict=True):
+            first = np.argsort(-gains, kind="stable")[:2]
+            found[row] = " and ".join(str(names[k]) for k in first if gains[k] > 0.1 * max(gains.max(), 0.0))
+    return found
 
 
 def classify(options: Namespace) -> int:
@@ -224,23 +246,14 @@ def _scaler(X: Rows, *, copy: bool = True) -> StandardScaler:
     return StandardScaler(copy=copy, with_mean=not sparse.issparse(X))
 
 
-def _standardized(learned: Inputs, inputs: Inputs) -> tuple[Inputs, Inputs]:
-    """Scale columns by those that are learned from, in place: another copy of a large table may not fit in memory."""
-    scaler = _scaler(learned.X, copy=False)
-    n_rows, n_columns = learned.X.shape
-    for block in gen_batches(n_rows, max(1, PIECE_SIZE // n_columns)):
-        scaler.partial_fit(np.array(learned.X[block]) if scaler.with_mean else learned.X[block])
-    scaled = replace(learned, X=scaler.transform(learned.X))
-    return scaled, scaled if inputs is learned else replace(inputs, X=scaler.transform(inputs.X))
-
-
 def _check_training(options: Namespace, training: list[str]) -> None:
     """Refuse options that contradict each other; those of `training` have no effect on a saved model."""
     if options.model is not None:
-        given = [name for name in (*training, "save", "standardize", "set") if getattr(options, name) not in (None, [])]
+        known = [name for name in (*training, "save", "standardize", "set") if hasattr(options, name)]
+        given = [name for name in known if getattr(options, name) not in (None, [])]
         if given:
             raise ValueError(f"--{given[0]} is for training, and --model gives a model that is already trained")
-    if options.save is not None and options.standardize:
+    if options.save is not None and getattr(options, "standardize", None):
         raise ValueError(
             "--save cannot be combined with --standardize, because a model file holds no scaling: standardize the "
             "columns of the file first"

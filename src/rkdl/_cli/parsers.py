@@ -67,6 +67,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "fraction of outliers, at most 0.5 (default: auto, determined from the scores)", "SHARE", _number_or_word
     ),
     "--top": _option("number of rows to print without --out (default: 10)", "N", int, default=10),
+    "--sort": _flag("order the results by anomaly, the most abnormal row first"),
+    "--explain": _flag("name the columns that make a row an outlier"),
     "--set": _option("set any other parameter; can be repeated", "NAME=VALUE", action="append", default=[]),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
@@ -115,10 +117,10 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
     "outliers": (
         "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
-        "  rkdl outliers data.csv --standardize --keep id --out scores.csv\n"
+        "  rkdl outliers data.csv --explain --sort --keep id --out scores.csv\n"
         "  rkdl outliers new.csv --train normal.csv --out scores.csv --save detector.rkdl\n"
         "  rkdl outliers newer.csv --model detector.rkdl --out scores.csv\n",
-        f"data --out --train --model --save --contamination --top --standardize --set --seed {_READING}",
+        f"data --out --train --model --save --contamination --top --sort --explain --set --seed {_READING}",
         {"--out": {"help": "file for the scores: a table or .npz (default: print the top 10)"}},
     ),
     "classify": (

@@ -175,7 +175,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         if len(rest):
             readouts = self._readouts(signals.subset(rest))
             self.readout_weights_ = mix_readouts(readouts, labels[rest], weights[rest])
-        if 0 < len(rest) < MOST_HELD_OUT:
+        if len(rest) and HELD_OUT * len(labels) < MOST_HELD_OUT:
             self._set(*self._learn(signals, self.gamma_, targets, weights, rng, "of all signals"), signals.dtype)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -348,7 +348,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         found = [FittedDictionary(feature_map, own, pursuit, gram).preimages(n_jobs=self.n_jobs) for own, gram in parts]
         return [own / model.scales + model.centre for own in found]
 
-    def _task(self, n_outputs: int) -> Task:
+    def _task(self, n_outputs: int, n_signals: int) -> Task:
         return Task(n_outputs, cross_entropy, self.n_components, min(self.n_nonzero_coefs, self.n_components))
 
     def _opened(

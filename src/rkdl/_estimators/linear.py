@@ -42,8 +42,8 @@ class DL(Learner):
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
-        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
+        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -146,8 +146,8 @@ class FourierDL(Learner):
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_fourier_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
-        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
+        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4

@@ -215,6 +215,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             work._end_stream()
         return self
 
+    @_fit_context(prefer_skip_nested_validation=True)
     @one_blas_thread()
     def fit_predict(self, X: MatrixLike, y: None = None) -> Array:
         """Learn from signals and label the outliers among them.

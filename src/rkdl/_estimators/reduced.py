@@ -60,8 +60,8 @@ class RKDL(KernelLearner):
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
-        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
+        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -185,8 +185,8 @@ class ORKDL(KernelLearner):
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
-        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
+        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -327,8 +327,8 @@ class MORKDL(KernelLearner):
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
         Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
         shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where it takes at most a third of the
-        fit, and keeps it if it is better; elsewhere it is "rpcholesky".
+        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
+        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.

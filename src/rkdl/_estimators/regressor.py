@@ -23,8 +23,8 @@ from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array, MatrixLike
 
-# Weight decay of the readout: with the smaller one for classes it would fit the noise of the targets.
-DECAY = 1.0
+# Weight decay of the readout counts as much as this many signals; with less it would fit the noise of the targets.
+PRIOR_SIGNALS = 200.0
 
 
 @dataclass(eq=False, repr=False)
@@ -194,8 +194,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         """
         return float(r2_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
 
-    def _task(self, n_outputs: int) -> Task:
-        return Task(n_outputs, squared_error, decay=DECAY)
+    def _task(self, n_outputs: int, n_signals: int) -> Task:
+        return Task(n_outputs, squared_error, decay=min(1.0, PRIOR_SIGNALS / n_signals))
 
     def _opened(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool

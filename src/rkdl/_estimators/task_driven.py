@@ -103,8 +103,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     )
 
     @abstractmethod
-    def _task(self, n_outputs: int) -> Task:
-        """What is learned, for this number of outputs."""
+    def _task(self, n_outputs: int, n_signals: int) -> Task:
+        """What is learned, for these numbers of outputs and of signals."""
 
     def _read_signals(self, X: MatrixLike, *, reset: bool, learns: bool = True) -> Signals:
         signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
@@ -129,7 +129,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
         scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
         scaled = scaling.coordinates(vectors, scaling.centre)
-        return TaskLearning(self._task(n_outputs), placed(scaled, signals.device), gamma * scaling.length**2), scaling
+        task = self._task(n_outputs, signals.shape[0])
+        return TaskLearning(task, placed(scaled, signals.device), gamma * scaling.length**2), scaling
 
     def _examples(self, signals: Signals, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
@@ -173,7 +174,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         known, device = vars(self).get("_learning", (None, None))
         known = known if device == signals.device else None
         if known is None and "n_iter_" in vars(self):
-            known = self._restored(signals.device)
+            known = self._restored(signals.device, signals.shape[0])
         elif known is None:
             self.gamma_ = find_gamma(self.gamma, signals)
             known = self._start(signals, self.gamma_, targets.shape[1], rng)
@@ -189,12 +190,13 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         loss = float(np.mean([float(loss) for loss in losses[:n_steps]]))
         self._set(learning, scaling, np.append(vars(self).get("losses_", np.empty(0)), loss), signals.dtype)
 
-    def _restored(self, device: Device) -> tuple[TaskLearning, Scaling]:
+    def _restored(self, device: Device, n_signals: int) -> tuple[TaskLearning, Scaling]:
         """The learning that the fitted attributes came from, without the moments of its gradients."""
         scaling = Scaling(self.feature_means_, self._length, self.feature_variances_ / self._length**2)
         gammas = self.gammas_ * scaling.length**2
         vectors = scaling.coordinates(self.kernel_vectors_, scaling.centre)
-        learning = TaskLearning(self._task(len(self.intercept_)), placed(vectors, device), placed(gammas, device))
+        task = self._task(len(self.intercept_), n_signals)
+        learning = TaskLearning(task, placed(vectors, device), placed(gammas, device))
         mean, scale = self._target_units()
         readout = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
         learning.restore(*placed(readout, device))

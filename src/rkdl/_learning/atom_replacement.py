@@ -14,7 +14,9 @@ from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._learning.initial_atoms import draw_pivots
 
 # Most atoms replaced at once, besides a fifth of all; residuals per direction that may replace one; fewest residuals.
-MOST_REPLACED, RESIDUALS_PER_DIRECTION, FEWEST_RESIDUALS = 200, 5, 500
+MOST_REPLACED, RESIDUALS_PER_DIRECTION, FEWEST_RESIDUALS = 200, 5, 250
+# A direction must explain this many times as much as the atom that it replaces: codes adapt to the other atoms.
+MARGIN = 2.0
 
 
 class WorstSignals(NamedTuple):
@@ -140,22 +142,40 @@ def find_replacements(residuals: ResidualProducts, code_gram: np.ndarray, cosine
     if not pivots:
         return Replacements(np.empty(0, dtype=np.intp), np.empty((0, len(squares))))
     projections = np.stack([residuals.column(i) / np.sqrt(squares[i]) for i in pivots], axis=1)
+    # Every residual counts for the direction that it is closest to.
     rows, closest = np.arange(len(squares)), np.abs(projections).argmax(axis=1)
     combinations = np.zeros_like(projections)
     combinations[rows, closest] = projections[rows, closest]
-    # Of directions that are equal, only the first is closest to any residual.
-    combinations /= np.maximum(np.linalg.norm(combinations, axis=0), np.finfo(np.float64).tiny)
     products = residuals.times(combinations)
-    norms = np.einsum("tk,tk->k", combinations, products)
-    norms[norms <= 0.0] = np.inf
-    gains = np.bincount(closest, products[rows, closest] ** 2, len(pivots)) / norms
-    others = cosines**2
+    norms = np.einsum("tk,tk->k", combinations, products).clip(min=0.0) ** 0.5
+    norms[norms == 0.0] = np.inf
+    gains = np.bincount(closest, (products[rows, closest] / norms[closest]) ** 2, len(pivots))
+    best = np.argsort(-gains, kind="stable")
+    worst = _least_useful(code_gram.diagonal(), cosines, gains[best])
+    chosen = best[: len(worst)]
+    return Replacements(worst, (combinations[:, chosen] / norms[chosen]).T)
+
+
+def _least_useful(energies: np.ndarray, cosines: np.ndarray, gains: np.ndarray) -> np.ndarray:
+    """Atoms of the least use, one after another as long as the next one's use is below the next gain.
+
+    Of several atoms that are alike one stays, as each is compared only with atoms that are left.
+    """
+    others, chosen = cosines**2, []
     np.fill_diagonal(others, 0.0)
-    uses = code_gram.diagonal() * (1.0 - others.max(axis=1)).clip(min=0.0)
-    best, worst = np.argsort(-gains, kind="stable"), np.argsort(uses, kind="stable")[: len(gains)]
-    count = int((gains[best[: len(worst)]] > uses[worst]).cumprod().sum())
-    chosen = best[:count]
-    return Replacements(worst[:count], (combinations[:, chosen] / np.sqrt(norms[chosen])).T)
+    largest = others.max(axis=1)
+    uses = energies * (1.0 - largest).clip(min=0.0)
+    for gain in gains:
+        j = int(uses.argmin())
+        if not uses[j] < gain:
+            break
+        chosen.append(j)
+        changed = np.flatnonzero(others[:, j] == largest)
+        others[:, j] = 0.0
+        largest[changed] = others[changed].max(axis=1)
+        uses[changed] = energies[changed] * (1.0 - largest[changed]).clip(min=0.0)
+        uses[chosen] = np.inf
+    return np.array(chosen, dtype=np.intp)
 
 
 def worst_first(residuals: np.ndarray) -> np.ndarray:

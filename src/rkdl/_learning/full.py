@@ -24,6 +24,7 @@ from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
 from rkdl._features.widths import spread_evenly, spread_indices
 from rkdl._learning.atom_replacement import (
+    MARGIN,
     GivenProducts,
     find_replacements,
     first_distinct,
@@ -342,7 +343,7 @@ class FullProblem(LearningProblem):
         dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
         represented = host(dense) @ host(correlations).T
         products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T
-        scaled = code_gram * (len(sample) / self.executor.signals.total)
+        scaled = code_gram * (MARGIN * len(sample) / self.executor.signals.total)
         found = find_replacements(GivenProducts(products * factors * factors.T), scaled, wide_gram)
         if len(found.atoms) == 0:
             return model

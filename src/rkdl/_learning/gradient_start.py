@@ -10,23 +10,27 @@ from __future__ import annotations
 import numpy as np
 
 from rkdl._backends.arrays import cast, host, normalize_rows
-from rkdl._backends.base import backend_of
+from rkdl._backends.base import ChunkCodes, backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._learning.atom_replacement import ProductsOfRows, find_replacements, sample_size
 from rkdl._utils.types import Array
 
-STEPS = 1000
+# Most steps, and the fewest that are worth it.
+STEPS, FEWEST_STEPS = 1000, 50
 # Signals per step: enough that an atom is used USES_PER_STEP times on average, and at least FEWEST_SIGNALS.
-USES_PER_STEP, FEWEST_SIGNALS = 5, 128
-# Time of a step relative to that of coding its signals, and the iterations that all steps are compared with.
-COST, ITERATIONS = 3, 30
+USES_PER_STEP, FEWEST_SIGNALS = 5, 64
+# Share of the time of ITERATIONS that a trial may take, whatever `max_iter` is: it may be raised. Time of the pursuit,
+# per atom and non-zero, relative to a product.
+SHARE, ITERATIONS, PURSUIT_COST = 0.15, 30, 27
 # Length of a step in every coordinate, relative to the root mean square of those of the atoms.
-RATE = 0.4
+RATE = 0.3
 # Shares of the steps in which the step size rises at first and falls at the end.
-RISE, FALL = 0.1, 0.5
+RISE, FALL = 0.1, 0.3
 # Steps between two replacements, of which there are none once the step size falls.
-INTERVAL = 50
+INTERVAL = 20
 DECAYS = 0.9, 0.999
+# Divided by instead of the norm of an atom that is zero.
+SHORTEST = 1e-12
 
 
 def batch_size(n_atoms: int, n_nonzero: int) -> int:
@@ -34,47 +38,47 @@ def batch_size(n_atoms: int, n_nonzero: int) -> int:
     return max(FEWEST_SIGNALS, USES_PER_STEP * n_atoms // n_nonzero)
 
 
-def is_cheap(n_signals: int, n_atoms: int, n_nonzero: int) -> bool:
-    """Whether all steps take at most a third of the time of `ITERATIONS`, whatever `max_iter` is."""
-    return 3 * COST * STEPS * batch_size(n_atoms, n_nonzero) <= ITERATIONS * n_signals
+def affordable_steps(n_signals: int, rank: int, n_atoms: int, n_nonzero: int) -> int:
+    """Number of steps that a trial may take, at most `STEPS`."""
+    size, pursuit = batch_size(n_atoms, n_nonzero), PURSUIT_COST * n_nonzero
+    # Products of a step: codes, residuals, gradient, and those of the atoms; an iteration only codes.
+    cost = ((3 + n_atoms / size) * rank + pursuit) / (rank + pursuit)
+    return min(STEPS, int(SHARE * ITERATIONS * n_signals / (cost * size)))
 
 
-def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, rng: np.random.RandomState) -> Array:
+def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, steps: int, rng: np.random.RandomState) -> Array:
     """Atoms (n, r) of unit norm that represent rows (t, r), in whitened coordinates, from the atoms to start with."""
     backend = backend_of(rows)
     energy = float(cast(backend.squared_norms(rows), np.float64).mean())
     if energy == 0.0:
         return start
     pursuit = pursuit._replace(n_nonzero=min(pursuit.n_nonzero, rows.shape[1])).for_signals_over(energy**0.5)
-    rows = rows / energy**0.5
-    atoms, n_atoms = backend.as_like(normalize_rows(start), rows), len(start)
-    means = [backend.full(atoms.shape, 0.0, rows) for _ in DECAYS]
-    size, n_coded = batch_size(n_atoms, pursuit.n_nonzero), 0
-    uses = backend.full((n_atoms,), 0.0, rows)
+    # In float32, which is enough for a start: scaled, so that squares stay in its range.
+    rows = cast(rows / energy**0.5, np.float32)
+    atoms, n_atoms = cast(normalize_rows(start), np.float32), len(start)
+    first, second = (backend.full(atoms.shape, 0.0, rows) for _ in DECAYS)
+    rates = backend.full((n_atoms * rows.shape[1],), RATE / rows.shape[1] ** 0.5, rows)
+    size = batch_size(n_atoms, pursuit.n_nonzero)
 
-    def coded(count: int) -> tuple[Array, Array]:
-        """Codes (count, n) of signals drawn at random, and what they leave."""
+    def coded(count: int) -> tuple[ChunkCodes, Array]:
+        """Codes of signals drawn at random, and what they leave."""
         batch = rows[backend.from_host(rng.randint(len(rows), size=count), rows)]
         gram, norms = backend.product(atoms, atoms), backend.squared_norms(batch)
-        codes = backend.pursue(backend.product(batch, atoms), gram, norms, *pursuit)[0].dense(n_atoms)
-        return codes, batch - codes @ atoms
+        codes = backend.pursue(backend.product(batch, atoms), gram, norms, *pursuit)[0]
+        return codes, batch - codes.times(atoms)
 
-    for step in range(1, STEPS + 1):
+    for step in range(1, steps + 1):
         codes, residuals = coded(size)
-        gradient = (codes.T @ residuals) / size
-        rate = RATE / rows.shape[1] ** 0.5 * min(1.0, step / (RISE * STEPS), (STEPS - step + 1) / (FALL * STEPS))
-        for mean, value, decay in zip(means, (gradient, gradient * gradient), DECAYS, strict=True):
-            mean *= decay
-            mean += (1.0 - decay) * value
-        first, second = (mean / (1.0 - decay**step) for mean, decay in zip(means, DECAYS, strict=True))
-        atoms = normalize_rows(atoms + rate * first / (second**0.5 + 1e-8))
-        uses, n_coded = uses + (codes * codes).sum(0), n_coded + size
-        if step % INTERVAL == 0 and step <= (1.0 - FALL) * STEPS:
-            _, residuals = coded(sample_size(n_atoms))
-            left, code_gram = host(residuals).astype(np.float64), np.diag(host(uses)) * (len(residuals) / n_coded)
-            found = find_replacements(ProductsOfRows(left), code_gram, host(atoms @ atoms.T).astype(np.float64))
-            uses, n_coded = uses * 0.0, 0
-            atoms[found.atoms] = backend.as_like(found.combinations @ left, rows)
-            for mean in means:
-                mean[found.atoms] = 0.0
+        gradient = codes.cross_products(residuals, n_atoms) * (-1.0 / size)
+        shares = [1.0 - decay**step for decay in DECAYS]
+        rate = min(1.0, step / (RISE * steps), (steps - step + 1) / (FALL * steps))
+        values, slopes, means, squares = (array.reshape(-1) for array in (atoms, gradient, first, second))
+        backend.adam_step(values, slopes, means, squares, *DECAYS, rates, rate / shares[0], shares[1])
+        atoms /= backend.row_norms(atoms).clip(min=SHORTEST)[:, None]
+        if step % INTERVAL == 0 and step <= (1.0 - FALL) * steps:
+            codes, left = coded(sample_size(n_atoms))
+            residuals, cosines = (host(part).astype(np.float64) for part in (left, backend.product(atoms, atoms)))
+            found = find_replacements(ProductsOfRows(residuals), host(codes.gram(n_atoms)), cosines)
+            atoms[found.atoms] = backend.as_like(found.combinations @ residuals, rows)
+            first[found.atoms] = second[found.atoms] = 0.0
     return atoms

@@ -45,7 +45,9 @@ def draw_pivots(
             raise NotFiniteError
         if total == 0.0:
             break
-        pivot = int(rng.choice(len(residuals), p=residuals / total))
+        # As `rng.choice` draws, which checks its probabilities at length.
+        shares = (residuals / total).cumsum()
+        pivot = int(shares.searchsorted(rng.random_sample() * shares[-1], side="right"))
         own = column(pivot).astype(np.float64)
         own -= factor[:step, pivot] @ factor[:step]
         own /= np.sqrt(own[pivot]) if own[pivot] > 0.0 else 1.0

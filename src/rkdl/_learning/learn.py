@@ -16,12 +16,13 @@ from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_dec
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap
+from rkdl._features.metric import IdentityMetric
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
 from rkdl._learning.chunk_tasks import Features
 from rkdl._learning.diagnostics import check_learned, needs_float64
 from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
-from rkdl._learning.gradient_start import gradient_atoms, is_cheap
+from rkdl._learning.gradient_start import FEWEST_STEPS, STEPS, affordable_steps, gradient_atoms
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.kernel_vector_choice import sampled
 from rkdl._learning.linear_term import on_sphere
@@ -30,6 +31,7 @@ from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
 from rkdl._persistence.checkpoint import Checkpoint, History, describe
 from rkdl._persistence.named_arrays import ArrayError, Expected, check_arrays
+from rkdl._utils.types import Array
 from rkdl._utils.warnings import warn
 
 # Most iterations before the kernel vectors are learned. They do not depend on max_iter, so that it may be raised.
@@ -38,7 +40,7 @@ FIXED_VECTOR_ITERATIONS = 20
 # more, of at most MOST_NUMBERS numbers together.
 GRADIENT_SAMPLE, SAMPLES_PER_ATOM, MOST_NUMBERS = 20_000, 100, 1 << 27
 # It is preferred if, after TRIAL_ITERATIONS, it leaves less than MUCH_BETTER of the energy that the other one leaves.
-MUCH_BETTER, TRIAL_ITERATIONS = 0.9, 5
+MUCH_BETTER, TRIAL_ITERATIONS, TRIAL_SAMPLE, TRIAL_SIGNALS_PER_ATOM = 0.8, 3, 250, 5
 
 
 class Report(NamedTuple):
@@ -218,35 +220,52 @@ def start_problem(
 def choose_start(specification: Specification, executor: Executor, model: Model, rng: np.random.RandomState) -> Model:
     """The model with first atoms by stochastic gradients, if these are asked for, or better on a sample.
 
-    They are only tried where that takes little of the time of the fit.
+    With "auto", a few steps are tried where they take little of the time of the fit, and more follow if they pay.
     """
-    init, (n_signals, n_features) = specification.init, executor.signals.shape
-    n_atoms, pursuit = specification.n_atoms, specification.pursuit
-    if not isinstance(init, str) or init not in ("auto", "gradient"):
+    init, n_signals, n_atoms = specification.init, executor.signals.shape[0], specification.n_atoms
+    pursuit, steps = specification.pursuit, STEPS
+    if not isinstance(init, str) or init not in ("auto", "gradient") or model.metric.rank == 0:
         return model
-    if init == "auto" and not is_cheap(n_signals, n_atoms, pursuit.n_nonzero):
-        return model
-    most = MOST_NUMBERS // max(n_features, model.metric.rank)
-    size = min(n_signals, most, max(GRADIENT_SAMPLE, SAMPLES_PER_ATOM * n_atoms))
+    if init == "auto":
+        steps = affordable_steps(n_signals, model.metric.rank, n_atoms, pursuit.n_nonzero)
+        # Where codes have as many numbers as signals, any atoms represent them.
+        if steps < FEWEST_STEPS or model.metric.rank <= pursuit.n_nonzero:
+            return model
+
+    def started(atoms: Array) -> Model:
+        is_positive = specification.atom_update.is_positive
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+
+    rows = _whitened_sample(executor, model, n_atoms, rng)
+    found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)
+    if init == "auto":
+        with sampled(executor, max(TRIAL_SAMPLE, TRIAL_SIGNALS_PER_ATOM * n_atoms), rng) as few:
+            starts = model, started(found)
+            trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in starts]
+            for problem in trials:
+                for _ in range(TRIAL_ITERATIONS):
+                    problem.encode()
+                    problem.update()
+                problem.encode()
+        first, second = (problem.model.objective for problem in trials)
+        if not second < MUCH_BETTER * first:
+            return model
+        if steps < STEPS // 2:
+            found = gradient_atoms(rows, found, pursuit, STEPS // 2, rng)
+    return started(found)
+
+
+def _whitened_sample(executor: Executor, model: Model, n_atoms: int, rng: np.random.RandomState) -> Array:
+    """Whitened features (t, r) of a sample of the signals, drawn by their weights."""
+    most = MOST_NUMBERS // max(executor.signals.shape[1], model.metric.rank)
+    size = min(executor.signals.shape[0], most, max(GRADIENT_SAMPLE, SAMPLES_PER_ATOM * n_atoms))
     with sampled(executor, size, rng) as few:
         model, rows = few.to_backend(model), few.to_signals(few.signals.read(0, few.signals.shape[0]))
         features = few.worker(Features(model.feature_map))(rows, None)[1]
         if few.signals.weights is not None:
             features = features[few.to_backend(rng.choice(size, size, p=few.signals.weights / few.signals.total))]
-        whitened = cast(model.metric.whiten(cast(few.to_backend(features), np.float64)), few.signals.dtype)
-        atoms = cast(gradient_atoms(whitened, model.whitened_atoms, pursuit, rng), np.float64)
-    found = Model.start(model.feature_map, model.metric, atoms, is_positive=specification.atom_update.is_positive)
-    if init == "gradient":
-        return found
-    with sampled(executor, max(GRADIENT_SAMPLE // 4, n_atoms), rng) as few:
-        trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in (model, found)]
-        for problem in trials:
-            for _ in range(TRIAL_ITERATIONS):
-                problem.encode()
-                problem.update()
-            problem.encode()
-    first, second = (problem.model.objective for problem in trials)
-    return found if second < MUCH_BETTER * first else model
+        features = few.to_backend(features)
+        return features if isinstance(model.metric, IdentityMetric) else model.metric.whiten(cast(features, np.float64))
 
 
 def warm_up(specification: Specification, problem: LearningProblem, report: Report) -> bool:

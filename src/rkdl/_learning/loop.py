@@ -104,7 +104,7 @@ def alternate(
                     total = error_of(best.objective + best.penalty)
                     history = History(start_error=error_of(best.objective), start_total=total)
             while len(history) < max_iter and not history.is_settled:
-                problem.update(is_rise=history.has_risen, replaces=_replaces(len(history) + 1))
+                problem.update(is_rise=history.has_risen, replaces=len(history) + 1 in REPLACING_ITERATIONS)
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
                 model = problem.model
@@ -132,14 +132,9 @@ def _error_of(objective: float, n_numbers: float) -> float:
     return float(np.sqrt(max(objective, 0.0) / n_numbers))
 
 
-# Useless atoms are replaced in every second of these first iterations, which do not depend on max_iter, so that it may
-# be raised.
-REPLACING_ITERATIONS = 20
-
-
-def _replaces(number: int) -> bool:
-    """Whether useless atoms are replaced in the iteration of this number."""
-    return number % 2 == 0 and number <= REPLACING_ITERATIONS
+# Useless atoms are replaced in the second iteration and every fifth after it, up to the last one of these, whatever
+# max_iter is, so that it may be raised.
+REPLACING_ITERATIONS = range(2, 20, 5)
 
 
 # Iterations without a smaller error after which a fit ends: its greedy pursuit is cycling.

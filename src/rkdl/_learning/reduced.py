@@ -17,6 +17,7 @@ from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._features.widths import spread_evenly
 from rkdl._learning.atom_replacement import (
+    MARGIN,
     ProductsOfRows,
     WorstSignals,
     distinct_rows,
@@ -297,7 +298,9 @@ class ReducedProblem(LearningProblem):
         atoms = normalize_rows(moved.clip(min=0.0) if self.atom_update.is_positive else moved, otherwise=swept)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
-    def replace_useless_atoms(self, iterate: Iterate, weight: float, margin: float = 1.0) -> tuple[Iterate, np.ndarray]:
+    def replace_useless_atoms(
+        self, iterate: Iterate, weight: float, margin: float = MARGIN
+    ) -> tuple[Iterate, np.ndarray]:
         """Replace atoms that explain less than a direction shared by residuals of a sample; returns their indices too.
 
         The statistics are of signals of this weight; a direction must explain `margin` times as much as an atom.

@@ -9,7 +9,7 @@ Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
 from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ResidualsDisplay
-from rkdl.plotting._curves import ErrorCurveDisplay, FeatureRelevanceDisplay, RecoveryDisplay
+from rkdl.plotting._curves import ErrorCurveDisplay, ExplanationDisplay, FeatureRelevanceDisplay, RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "ClassResidualsDisplay",
     "CodesDisplay",
     "ErrorCurveDisplay",
+    "ExplanationDisplay",
     "FeatureRelevanceDisplay",
     "KernelVectorsDisplay",
     "ReconstructionDisplay",

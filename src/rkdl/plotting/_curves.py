@@ -146,6 +146,8 @@ class FeatureRelevanceDisplay(Display):
     [0, 1, 2, 3, 4]
     """
 
+    _label = "share in the squared distance"
+
     def __init__(
         self, relevance: ArrayLike, *, feature_names: ArrayLike | None = None, max_features: int | None = 20
     ) -> None:
@@ -160,7 +162,7 @@ class FeatureRelevanceDisplay(Display):
         self.bars_ = ax.barh(np.arange(len(self.numbers)), self.relevance[self.numbers], **{"color": "C0", **kwargs})
         ax.set_yticks(np.arange(len(self.numbers)), [str(name) for name in names[self.numbers]])
         ax.invert_yaxis()
-        ax.set(xlabel="share in the squared distance", ylabel="feature")
+        ax.set(xlabel=self._label, ylabel="feature")
         return self
 
     @classmethod
@@ -171,3 +173,41 @@ class FeatureRelevanceDisplay(Display):
         fitted = Fitted(estimator)
         relevance = fitted.get("feature_relevance_", "give a KDLClassifier or a KDLRegressor")
         return cls(relevance, feature_names=fitted.feature_names, max_features=max_features).plot(ax, **kwargs)
+
+
+class ExplanationDisplay(FeatureRelevanceDisplay):
+    """Why a signal is an outlier: how much its score would rise if a feature were as the dictionaries represent it.
+
+    Attributes
+    ----------
+    bars_ : matplotlib BarContainer
+        One bar per feature that is drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rkdl import KDLOutlierDetector
+    >>> from rkdl.plotting import ExplanationDisplay
+    >>> X = np.random.default_rng(0).standard_normal((300, 4))
+    >>> X[0, 2] = 9.0
+    >>> display = ExplanationDisplay.from_estimator(KDLOutlierDetector(random_state=0).fit(X), X[:1])
+    >>> int(display.numbers[0])
+    2
+    """
+
+    _label = "increase of the score"
+
+    @classmethod
+    def from_estimator(  # type: ignore[override]
+        cls,
+        estimator: BaseEstimator,
+        X: MatrixLike,
+        *,
+        max_features: int | None = 20,
+        ax: Axes | None = None,
+        **kwargs: object,
+    ) -> Self:
+        """Draw the gains of the features of a signal, or their means over several, as `explain` computes them."""
+        fitted = Fitted(estimator)
+        gains = fitted.get("explain", "give a KDLOutlierDetector")(fitted.forward(X)).mean(axis=0)
+        return cls(gains, feature_names=fitted.feature_names, max_features=max_features).plot(ax, **kwargs)

@@ -26,7 +26,7 @@ PARAMETERS = {
     "signals": (ROWS, "Signals, kernel vectors or atoms, or their pre-images."),
     "reconstructions": (ROWS, "What the codes of the signals represent."),
     "codes": ("array-like or sparse matrix of shape (n_signals, n_components)", "Codes."),
-    "relevance": ("array-like of shape (n_features,)", "Relevance of each feature."),
+    "relevance": ("array-like of shape (n_features,)", "Relevance of each feature, or its gain."),
     "max_features": ("int", "Most features to draw; None draws all."),
     "residuals": ("array-like", "Norms of residuals (n_signals,); or mean relative squares (n_labels, n_classes)."),
     "errors": ("array-like of shape (n_iter,)", "Error after each iteration, up to that of the returned model."),

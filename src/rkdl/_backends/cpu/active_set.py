@@ -32,8 +32,8 @@ from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, wi
 Penalty: TypeAlias = "float | np.ndarray"
 # Atoms that the factor has room for at first; twice as many where a signal needs more.
 ROOM = 16
-# Steps per atom of the limit after which coding a signal ends: it never was reached but by rounding.
-MOST_STEPS = 50
+# Steps per atom of the limit after which coding a signal ends; only rounding makes one need more.
+MOST_STEPS = 10
 
 
 def _of_excess(score, is_positive: bool):
@@ -221,28 +221,36 @@ def pursue_signed(
             excess = sign * work[0, b] - alpha[b]
             is_usable = count < n_nonzero and excess > zero and work[1, b] > floor
             if not (is_usable and excess * excess * (one if has_penalty else smallest) > threshold):
-                # In the span of the atoms in use, an atom takes the place of one of them.
+                # In the span of the atoms in use, an atom takes the place of one of them, at the same residual.
                 limit = floor if count < n_nonzero else -never
-                b = _find_dependent(work, alpha, is_positive, threshold, limit) if has_penalty and count > 0 else -1
+                least = dtype.type(64) * threshold
+                b = _find_dependent(work, alpha, is_positive, least, limit) if has_penalty and count > 0 else -1
                 if b < 0:
                     break
                 sign = one if is_positive or work[0, b] > zero else -one
-                _read_column(entries, room, wide, stride, lanes, b, count, target)
-                _solve_back(triangle, count, target)
-                for k in range(count):
-                    target[k] *= -sign
-                leaving, way = _first_zero(found, target, signs, count)
-                if leaving >= 0:
+                excess = sign * work[0, b] - alpha[b]
+                while count > 0:
+                    _read_column(entries, room, wide, stride, lanes, b, count, target)
+                    _solve_back(triangle, count, target)
+                    for k in range(count):
+                        target[k] *= -sign
+                    leaving, way = _first_zero(found, target, signs, count)
+                    # Before that is the minimum, of an atom that is not quite in the span.
+                    if leaving < 0 or excess < way * work[1, b]:
+                        break
                     for k in range(count):
                         found[k] += way * target[k]
-                    start, atom = sign * way, chosen[leaving]
+                    start += sign * way
+                    atom = chosen[leaving]
                     _read_column(entries, room, wide, stride, lanes, atom, count, target)
                     work[1, atom] = norms[atom] - np.dot(target[:count], target[:count])
                     count -= 1
                     removed = _take_out(triangle, rotations, projections, found, signs, chosen, leaving, count)
                     energy += removed * removed
                     _retreat(kind, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
-                if leaving < 0 or not work[1, b] > floor:
+                    if work[1, b] > floor:
+                        break
+                if not (work[1, b] > floor and count < n_nonzero):
                     work[1, b] = never
                     continue
             if count == room:
