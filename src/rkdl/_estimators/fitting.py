@@ -138,7 +138,7 @@ def check_settings(work: Any) -> None:
         if now.get(name) != value:
             raise ValueError(
                 f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
-                f"model depends on that: set it back, or begin anew with fit or a clone."
+                f"model depends on that: set it back, or start again with fit, or with a clone."
             )
 
 
