@@ -54,7 +54,8 @@ def last_of(model: Any) -> Any:
 
 
 def as_saved(model: Any) -> Any:
-    """The model with a scaler that scikit-learn knows too."""
+    """The model as it is used in Python: silent, and with a scaler of scikit-learn."""
+    last_of(model).set_params(verbose=0)
     if not isinstance(model, Pipeline):
         return model
     scaler = RobustScaler()
