@@ -36,6 +36,7 @@ from rkdl import DL, ORKDL
 PAGE = Path(__file__).parent.parent / "docs" / "denoising-results.md"
 DIGITS_PLOT = PAGE.parent / "images" / "denoised_digits.png"
 PATCHES_PLOT = PAGE.parent / "images" / "denoised_digits_patches.png"
+PULSES_PLOT = PAGE.parent / "images" / "denoised_pulses.png"
 IMAGES_PLOT = PAGE.parent / "images" / "denoised_images.png"
 SEED = 0
 NOISE = 0.25
@@ -412,16 +413,21 @@ def measure_noise(small: bool, plots: bool) -> Iterator[str]:
             clean = make(rng)[: 300 if small else None]
             noisy = clean + noise * rng.standard_normal(clean.shape)
             sizes = range(1, min(clean.shape) + 1)
-            errors = [noise**2, best_pca(noisy, noisy, sizes, lambda rows, clean=clean: mean_square(rows - clean))[0]]
+            linear = best_pca(noisy, noisy, sizes, lambda rows, clean=clean: mean_square(rows - clean))
+            errors, cleaned = [noise**2, linear[0]], {"PCA, best size": linear[2]}
             models = {
                 "DL": DL(40, random_state=SEED),
                 "ORKDL": ORKDL(40, n_kernel_vectors=100, fit_inverse_transform=True, random_state=SEED),
             }
             for name, model in models.items():
                 model.fit(noisy)
-                pair = [mean_square(model.denoise(noisy, noise=known) - clean) for known in (None, noise)]
+                found = [model.denoise(noisy, noise=known) for known in (None, noise)]
+                cleaned[name] = found[1]
+                pair = [mean_square(signals - clean) for signals in found]
                 errors += pair
                 gains[name] += pair[1] < pair[0]
+            if plots and (make, noise) == (pulses, 0.15):
+                plot_pulses(clean, noisy, cleaned, PULSES_PLOT)
             rows.append((make.__name__.replace("_", " "), f"{noise:g}", *(f"{error:.5f}" for error in errors)))
     names = (f"{name}{text}" for name in gains for text in ("", ", noise level given"))
     yield from table(("signals", "noise", "noisy", "PCA, best size", *names), rows)
@@ -449,6 +455,26 @@ def plot_digits(pictures: dict[str, np.ndarray], side: int, path: Path) -> None:
             axis.set(xticks=[], yticks=[])
         row[0].set_ylabel(name, rotation=0, ha="right", va="center")
     figure.savefig(path, dpi=90)
+
+
+def plot_pulses(clean: np.ndarray, noisy: np.ndarray, cleaned: dict[str, np.ndarray], path: Path) -> None:
+    """The first pulses that have an early extra peak."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    style.use("rkdl.figures")
+    figure = Figure(figsize=(9.5, 2.9), layout="constrained")
+    panels = figure.subplots(1, 3, sharex=True, sharey=True)
+    time = np.linspace(0.0, 1.0, clean.shape[1])
+    for panel, number in zip(panels, np.flatnonzero(clean[:, time < 0.2].max(axis=1) > 0.3), strict=False):
+        panel.plot(time, noisy[number], color="0.75", linewidth=1, label="noisy")
+        panel.plot(time, clean[number], color="black", linewidth=1, linestyle=":", label="truth")
+        for name, color in {"PCA, best size": "C1", "ORKDL": "C0"}.items():
+            error = mean_square(cleaned[name] - clean)
+            panel.plot(time, cleaned[name][number], color=color, label=f"{name}: error {error:.4f}")
+        panel.set(xticks=[], xlabel="time")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    figure.savefig(path, dpi=100)
 
 
 def plot_images(pictures: dict[str, dict[str, np.ndarray]], path: Path) -> None:

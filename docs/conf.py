@@ -84,9 +84,11 @@ html_show_sourcelink = False
 html_use_index = False
 html_copy_source = False
 html_context = {"default_mode": "auto"}
+# Pages without pages below them have nothing to show there.
+html_sidebars = {name: [] for name in ("index", "start", "coming-from", "gallery/tutorial/*")}
 html_theme_options = {
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 8,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],

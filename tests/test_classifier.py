@@ -319,7 +319,7 @@ class TestBadInput:
             (np.linspace(0.0, 1.0, 150), "Unknown label type"),
             (np.full(150, np.nan), "contains NaN"),
             (np.zeros((150, 2)), "1d array"),
-            (["only"] * 150, "y holds one class, 'only'"),
+            (["only"] * 150, "y contains one class, 'only'"),
             (np.ma.masked_equal(np.arange(150) % 2, 0), "y is a masked array"),
             (np.resize(np.array(["a", None], dtype=object), 150), "make them all numbers or all strings"),
         ],

@@ -17,9 +17,11 @@ import pytest
 import scipy.io
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, RobustScaler, StandardScaler
 
 import rkdl
-from rkdl import ORKDL, KDLClassifier, KDLOutlierDetector
+from rkdl import DL, ORKDL, KDLClassifier, KDLOutlierDetector
 from rkdl._cli import main
 from rkdl.datasets import DatasetError
 from rkdl.datasets._files import read_arrays
@@ -153,7 +155,6 @@ fit numbers.csv --out r --method svd -> invalid choice
 fit numbers.csv --out r --atoms 0 -> 'n_components' parameter of ORKDL must be an int in the range [1, inf). Got 0
 fit numbers.csv --out r --gamma=-1 -> 'gamma' parameter of ORKDL must be
 fit numbers.csv --out no/such/folder/r -> does not exist: make it first
-fit numbers.csv --out r --standardize -> unrecognized arguments: --standardize
 fit --drop a numbers.csv --out r -> required: DATA; give it before --drop
 fit iris.csv --out r -> iris.csv: 2 columns are not numeric: name ('f0'), kind (
 fit iris.csv --out r -> ; leave them out (--drop), copy them to the results (--keep), name the classes (--label), or
@@ -255,7 +256,7 @@ def test_refusals(case, files, capsys, monkeypatch):
 class TestFit:
     def test_saves_what_the_library_would(self, tables, capsys):
         options = ["--atoms", "6", "--nonzeros", "2", "--kernel-vectors", "10", "--iterations", "3", "--gamma", "0.3"]
-        run("fit train.csv --drop species name --out model.rkdl", *options)
+        run("fit train.csv --drop species name --no-standardize --out model.rkdl", *options)
         model = rkdl.load("model.rkdl")
         same = ORKDL(6, n_nonzero_coefs=2, n_kernel_vectors=10, max_iter=3, gamma=0.3, random_state=0).fit(tables[0])
         np.testing.assert_array_equal(model.dual_components_, same.dual_components_)
@@ -268,12 +269,12 @@ class TestFit:
     def test_methods(self, tables, method):
         assert main(["fit", "train.csv", "--drop", "species", "name", "--method", method, "--quiet",
                      "--iterations", "2", "--out", "model.rkdl"]) == 0  # fmt: skip
-        assert type(rkdl.load("model.rkdl")).__name__.lower() == method.lower()
+        assert type(rkdl.load("model.rkdl")[-1]).__name__.lower() == method.lower()
 
     def test_any_parameter(self, tables):
         argv = ["fit", "train.csv", "--drop", "species", "name", "--quiet", "--out", "m", "--method", "rkdl"]
         assert main([*argv, "--set", "pursuit=omp", "--set", "tol=0.5", "--set", "init='data'"]) == 0
-        model = rkdl.load("m")
+        model = rkdl.load("m")[-1]
         assert (model.pursuit, model.tol, model.init) == ("omp", 0.5, "data")
 
     def test_checkpoint(self, tables):
@@ -281,7 +282,7 @@ class TestFit:
         assert main([*argv, "--iterations", "2", "--set", "tol=0"]) == 0
         # A model of another name is not there yet.
         assert main([*argv[:-1], "m3", "--iterations", "3", "--set", "tol=0"]) == 0
-        assert len(rkdl.load("m3").update_errors_) == 3
+        assert len(rkdl.load("m3")[-1].update_errors_) == 3
 
     def test_interrupted_fit_is_saved(self, tables, monkeypatch, capsys):
         def interrupted(self, X, checkpoint=None):
@@ -293,7 +294,7 @@ class TestFit:
         argv = ["fit", "train.csv", "--drop", "species", "name", "--iterations", "2", "--out", "m"]
         assert main(argv) == 130
         assert "interrupted after 2 iterations; m holds the best model so far" in capsys.readouterr().err
-        assert len(rkdl.load("m").update_errors_) == 2
+        assert len(rkdl.load("m")[-1].update_errors_) == 2
 
 
 class TestTables:
@@ -305,7 +306,7 @@ class TestTables:
         write_csv("numbers.csv", ["a", "b", "is"], [[*row, int(t)] for row, t in zip(numbers, truths, strict=True)])
         for name in ("words", "numbers"):
             assert main(["fit", f"{name}.csv", *QUICK, "--out", name]) == 0
-        np.testing.assert_array_equal(rkdl.load("words").kernel_vectors_, rkdl.load("numbers").kernel_vectors_)
+        np.testing.assert_array_equal(*(rkdl.load(name)[-1].kernel_vectors_ for name in ("words", "numbers")))
 
     def test_without_a_header_columns_have_numbers(self, iris):
         X, y = iris
@@ -577,7 +578,10 @@ class TestDenoise:
         model = rkdl.load("m")
         assert header == list(model.feature_names_in_)
         with pytest.warns(UserWarning, match="valid feature names"):
-            np.testing.assert_array_equal(np.array(rows, float), model.denoise(tables[2]))
+            scaled = model[0].transform(tables[2])
+        found = model[0].inverse_transform(model[1].denoise(scaled))
+        np.testing.assert_allclose(np.array(rows, float), found, atol=1e-10)
+        assert main(["denoise", "m", "test.csv", "--noise", "0.1", "--out", "c.csv"]) == 2
 
     def test_a_column_may_be_called_row(self, iris, capsys):
         write_csv("row.csv", ["row", "b", "c", "d"], iris[0])
@@ -641,7 +645,7 @@ class TestClassify:
         argv = ["classify", "train.csv", "--label", "species", "--keep", "name"]
         assert main([*argv, "--test", "test.csv", "--out", "p.csv"]) == 0
         X, y, unseen, truth = tables
-        model = KDLClassifier(random_state=0).fit(X, y)
+        model = make_pipeline(RobustScaler(unit_variance=True), KDLClassifier(random_state=0)).fit(X, y)
         header, rows = read_csv("p.csv")
         assert header == ["name", "predicted", "p(setosa)", "p(versicolor)", "p(virginica)"]
         assert [row[1] for row in rows] == list(model.predict(unseen))
@@ -668,14 +672,28 @@ class TestClassify:
         argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--atoms", "4"]
         assert main([*argv, "--set", "n_kernel_vectors=30", "--save", "m"]) == 0
         model = rkdl.load("m")
-        assert model.components_.shape == (3, 4, 30)
+        assert model[-1].components_.shape == (3, 4, 30)
         run("classify test.csv --model m --out p.tsv")
         _, rows = read_csv("p.tsv", "\t")
         with pytest.warns(UserWarning, match="valid feature names"):
             assert [row[1] for row in rows] == list(model.predict(tables[2]))
 
+    def test_python_and_commands_read_each_others_pipelines(self, tables, rng):
+        X, y = tables[0] * [1.0, 1e4, 1.0, 1e-4] + 1e3, tables[1]
+        X = np.c_[X, np.where(rng.random(len(X)) < 0.1, 1e9, 0.0), np.ones(len(X))]
+        write_csv(
+            "far.csv", ["a", "b", "c", "d", "e", "f", "y"], [[*row, name] for row, name in zip(X, y, strict=True)]
+        )
+        run("classify far.csv --label y --save m --quiet")
+        assert rkdl.load("m").score(pd.read_csv("far.csv").drop(columns="y"), y) > 0.9
+        rkdl.save(make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(X, y), "own")
+        run("classify far.csv --model own --label y --out p.csv --quiet")
+        assert [row[1] for row in read_csv("p.csv")[1]] == list(rkdl.load("own").predict(X))
+        with pytest.raises(ValueError, match=r"The step 'normalizer' .* skops"):
+            rkdl.save(make_pipeline(Normalizer(), DL(3)).fit(X), "own")
+
     def test_cross_validation(self, tables, capsys):
-        argv = ["classify", "train.csv", "--label", "species", "--drop", "name", "--standardize"]
+        argv = ["classify", "train.csv", "--label", "species", "--drop", "name"]
         assert main([*argv, "--cv", "3"]) == 0
         assert capsys.readouterr().out.startswith("3 folds: accuracy 9")
 

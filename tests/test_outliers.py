@@ -13,14 +13,11 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
 from helpers import poor_models
-from rkdl import RKDL, KDLOutlierDetector, config_context, load
+from rkdl import KDLOutlierDetector, config_context, load
 
 pytestmark = [poor_models, pytest.mark.usefixtures("one_thread")]
 
@@ -79,14 +76,6 @@ class TestScore:
         # An anomaly, which counts as its logarithm, is proportional to the squared distance.
         np.testing.assert_allclose((scores[4] - scores[3]) / (scores[3] - scores[2]), 42 / 3, rtol=1e-3)
 
-    def test_outliers_of_every_kind_are_found(self, planted):
-        X, y = planted
-        scores = -KDLOutlierDetector(random_state=0).fit(X).score_samples(X)
-        assert roc_auc_score(y, scores) > 0.95
-        assert scores.argmax() == len(X) - 1
-        # The cluster inside the ring, which is far from nothing, is among them.
-        assert roc_auc_score(y[:412], scores[:412]) > 0.95
-
     def test_what_stands_apart_is_not_learned_from(self):
         """A few outliers would become atoms and reference signals."""
         rng = np.random.default_rng(1)
@@ -96,24 +85,13 @@ class TestScore:
         assert far == [False, True]
 
     @pytest.mark.slow
-    def test_a_digit_among_others(self):
-        """One class of digits, with a few of the other classes among them."""
-        X, y = load_digits(return_X_y=True)
-        strange = np.random.default_rng(0).permutation(np.flatnonzero(y != 1))[:15]
-        X, y = np.r_[X[y == 1], X[strange]], np.r_[np.zeros((y == 1).sum()), np.ones(15)]
-        model = KDLOutlierDetector(random_state=0).fit(X)
-        assert roc_auc_score(y, -model.score_samples(X)) > 0.95
-
-    @pytest.mark.slow
     @pytest.mark.parametrize(("size", "count"), [(1e3, 5), (1e12, 1), (1e36, 5)])
     def test_extreme_values_do_not_hide_the_others(self, size, count):
         X = np.random.default_rng(0).standard_normal((300, 5))
-        gamma = RKDL(max_iter=1, random_state=0).fit(X).gamma_
         X[:10] += 6.0
         X[-count:, 0] = size
         scores = KDLOutlierDetector(n_members=4, random_state=0).fit(X).score_samples(X)[:-count]
         assert roc_auc_score(np.arange(len(scores)) < 10, -scores) > 0.99
-        assert RKDL(max_iter=1, random_state=0).fit(X).gamma_ == pytest.approx(gamma, rel=0.2)
 
     def test_features_on_different_scales(self, planted):
         """As a raw table has them; one gross error changes little."""
@@ -146,7 +124,11 @@ class TestThreshold:
 
     def test_auto_finds_the_planted(self, planted):
         X, y = planted
-        is_marked = KDLOutlierDetector(random_state=0).fit(X).predict(X) == -1
+        detector = KDLOutlierDetector(random_state=0).fit(X)
+        scores, is_marked = -detector.score_samples(X), detector.predict(X) == -1
+        # The cluster inside the ring, which is far from nothing, is among them, and the far point comes first.
+        assert min(roc_auc_score(y, scores), roc_auc_score(y[:412], scores[:412])) > 0.95
+        assert scores.argmax() == len(X) - 1
         assert is_marked[412:].mean() > 0.8
         assert is_marked[y == 0].mean() < 0.03
 
@@ -176,15 +158,6 @@ class TestThreshold:
             assert contamination == "auto" or own.mean() == pytest.approx(contamination)
             marked.append(np.mean(detector.predict(draw((1000, shape[1]))) == -1))
         assert np.mean(marked) < 0.06 if contamination == "auto" else 0.04 < np.mean(marked) < 0.16
-
-    @pytest.mark.slow
-    def test_two_thresholds_where_learning_makes_a_difference(self):
-        X = np.random.default_rng(0).standard_normal((60, 20))
-        detector = KDLOutlierDetector(contamination=0.1, random_state=0)
-        assert np.sum(detector.fit_predict(X) == -1) == 6
-        assert np.sum(detector.predict(X) == -1) < 6
-        strange = np.vstack([X, np.full((2, 20), 5.0)])
-        assert (detector.predict(strange)[-2:] == -1).all()
 
     @pytest.mark.slow
     def test_equal_scores_give_a_warning(self, planted):
@@ -357,14 +330,6 @@ def test_fitted_attributes(planted):
 
 
 @pytest.mark.slow
-def test_a_random_state_is_drawn_from(planted):
-    X, rng = planted[0], np.random.RandomState(0)
-    first, second = (KDLOutlierDetector(n_members=2, random_state=rng).fit(X).score_samples(X) for _ in range(2))
-    assert not np.array_equal(first, second)
-    again = KDLOutlierDetector(n_members=2, random_state=np.random.RandomState(0)).fit(X).score_samples(X)
-    np.testing.assert_array_equal(first, again)
-
-
 def test_round_trips(planted, detector, tmp_path):
     X, scores = planted[0], detector.score_samples(planted[0])
     detector.save(tmp_path / "detector.rkdl")
@@ -377,18 +342,6 @@ def test_round_trips(planted, detector, tmp_path):
     np.testing.assert_array_equal(clone(loaded).fit(X).score_samples(X), scores)
     with pytest.raises(NotFittedError):
         KDLOutlierDetector().save(tmp_path / "detector.rkdl")
-
-
-@pytest.mark.slow
-def test_pipeline_and_grid_search(planted):
-    X, y = planted
-    pipeline = make_pipeline(StandardScaler(), KDLOutlierDetector(**FEW))
-    grid = {"kdloutlierdetector__novelty": [False, True], "kdloutlierdetector__n_components": [8, (32, 8)]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring=lambda model, X, y: roc_auc_score(y, -model.score_samples(X)))
-    order = np.random.default_rng(0).permutation(len(X))
-    search.fit(X[order], y[order])
-    assert search.best_score_ > 0.85
-    assert set(search.predict(X)) <= {-1, 1}
 
 
 def test_progress(planted, capsys):

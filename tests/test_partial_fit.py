@@ -320,7 +320,7 @@ class TestContinuing:
             told = f"{parameter}={value!r} was {earlier!r}"
             if parameter == "kernel_vectors":
                 told = "n_kernel_vectors=16 was 15"
-            with pytest.raises(ValueError, match=f"{told} when .* set it back, or begin anew"):
+            with pytest.raises(ValueError, match=f"{told} when .* set it back, or start again"):
                 model.set_params(**{parameter: value}).partial_fit(X[500:])
             model.set_params(**{parameter: earlier})
         assert learned(model.partial_fit(X[500:])) == learned(other.partial_fit(X[500:]))

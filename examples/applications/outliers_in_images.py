@@ -36,7 +36,7 @@ is_outlier = np.r_[np.zeros(len(inliers)), np.ones(len(group) + len(scattered))]
 
 # %%
 # The detector is not given any labels. ``contamination`` is the fraction of the training signals to flag; with
-# ``"auto"``, the default, it flags scores beyond Tukey's fence.
+# ``"auto"``, the default, it flags scores beyond the tail of those that do not stand apart.
 detector = KDLOutlierDetector(contamination=0.05, random_state=0).fit(points)
 area = roc_auc_score(is_outlier, -detector.score_samples(points))
 print(f"area under the ROC curve {area:.3f}")
@@ -44,8 +44,7 @@ print(f"{(detector.predict(group) == -1).sum()} of the {len(group)} points of th
 
 # %%
 # Scores are unbounded, so the figure shows ranks, that is, the fraction of the training points that are more abnormal.
-# The line is the threshold. The figure also shows a limitation: each dictionary discards a quarter of the signals as
-# suspicious, so points on the sparser arc get more abnormal scores than points on the denser one.
+# The line is the threshold. Points on the sparser arc get more abnormal scores than points on the denser one.
 columns, rows = np.meshgrid(np.linspace(-2.2, 3.4, 200), np.linspace(-1.8, 2.2, 150))
 field = detector.score_samples(np.c_[columns.ravel(), rows.ravel()])
 ranks = np.searchsorted(np.sort(detector.score_samples(points)), field).reshape(columns.shape) / len(points)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rkdl._estimators.reduced import MORKDL, ORKDL, RKDL
     from rkdl._estimators.regressor import KDLRegressor
     from rkdl._estimators.saving import load
+    from rkdl._estimators.saving import save_model as save
     from rkdl._estimators.sparse_coder import SparseCoder
     from rkdl._execution.config import config_context
 
@@ -37,6 +38,7 @@ __all__ = [
     "load",
     "metrics",
     "plotting",
+    "save",
     "sparse_encode",
     "sparse_encode_gram",
 ]
@@ -45,6 +47,7 @@ __all__ = [
 _HOMES = {
     "config_context": "rkdl._execution.config",
     "load": "rkdl._estimators.saving",
+    "save": "rkdl._estimators.saving",
     "sparse_encode": "rkdl._coding.encode",
     "sparse_encode_gram": "rkdl._coding.encode",
 }
@@ -58,7 +61,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"rkdl.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'rkdl' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), name)
+    # Estimators have a method of this name, which is a function of that module.
+    value = getattr(import_module(_HOMES.get(name, "rkdl._estimators")), "save_model" if name == "save" else name)
     globals()[name] = value
     return value
 

@@ -43,6 +43,7 @@ def normalize_rows(rows: Array, otherwise: Array = None) -> Array:
     norms = row_norms(rows)
     is_tiny = norms <= 1e-14 * norms.max()
     if not is_tensor(rows) and not is_tiny.any():
-        return rows / norms[:, None]
+        # In C order whatever that of the rows, as `where` has it: sums then have the same digits after a file was read.
+        return np.divide(rows, norms[:, None], order="C")
     fallback = backend_of(rows).full(rows.shape, 0.0, rows) if otherwise is None else normalize_rows(otherwise)
     return where(is_tiny[:, None], fallback, rows / where(is_tiny, 1.0, norms)[:, None])

@@ -36,7 +36,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"device={device!r} is no device: give 'cuda', 'cuda:1', 'cpu' or None for NumPy.") from error
+        raise ValueError(f"device={device!r} is not a device: give 'cuda', 'cuda:1', 'cpu' or None.") from error
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise ValueError(

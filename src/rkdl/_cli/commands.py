@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from rkdl import _estimators as estimators
 from rkdl._cli.inputs import (
@@ -25,18 +22,16 @@ from rkdl._cli.inputs import (
     read_inputs,
     read_new,
     remember_names,
-    warn_of_scales,
 )
 from rkdl._cli.messages import say, say_aside
 from rkdl._cli.outputs import MATRICES, TABLES, check_outputs, write_images, write_matrix, write_table
+from rkdl._cli.scaling import as_saved, first_of, in_memory, last_of, with_scaler
 from rkdl._estimators.classifier import KDLClassifier
 from rkdl._estimators.learner import Learner
 from rkdl._estimators.outliers import KDLOutlierDetector
+from rkdl._estimators.saving import save_model
 from rkdl._utils.warnings import quiet
 from rkdl.datasets._errors import as_path
-from rkdl.datasets._files import Rows
-
-_STANDARDIZE = "scale the columns with --standardize"
 
 
 def fit(options: Namespace) -> int:
@@ -45,21 +40,23 @@ def fit(options: Namespace) -> int:
     out, model = as_path(options.out), getattr(estimators, CLASS_OF[options.method])()
     configure(model, options)
     inputs = read_inputs(options.data, options)
-    warn_of_scales(inputs, "standardize the columns of the file, or the kernel will hardly see the others")
+    whole, X = with_scaler(model, inputs, options), inputs.X
+    if whole is not model:
+        X = first_of(whole).fit_transform(in_memory(X))
     try:
-        model.fit(inputs.X, checkpoint=options.checkpoint)
+        model.fit(X, checkpoint=options.checkpoint)
     except KeyboardInterrupt:
         if not hasattr(model, "n_iter_"):
             raise
-        remember_names(model, inputs)
-        model.save(out)
+        remember_names(first_of(whole), inputs)
+        save_model(as_saved(whole), out)
         say_aside(f"interrupted after {len(model.update_errors_)} iterations; {out} holds the best model so far")
         return 130
-    remember_names(model, inputs)
-    model.save(out)
+    remember_names(first_of(whole), inputs)
+    save_model(as_saved(whole), out)
     n_rows, n_features = inputs.X.shape
     with quiet():
-        share = model.score(inputs.X[:: max(1, n_rows // 10_000)])
+        share = model.score(X[:: max(1, n_rows // 10_000)])
     vectors = getattr(model, "kernel_vectors_", None)
     on = "" if vectors is None else f" on {len(vectors)} kernel vectors"
     say(
@@ -73,10 +70,10 @@ def fit(options: Namespace) -> int:
 def encode(options: Namespace) -> int:
     """Write the codes of signals."""
     check_outputs(options, MATRICES)
-    model: Learner = load_model(options.model, KINDS, "encode")
-    model.set_params(n_jobs=options.n_jobs, sparse_output=True)
+    model = load_model(options.model, KINDS, "encode")
+    last_of(model).set_params(n_jobs=options.n_jobs, sparse_output=True)
     inputs = read_new(options.data, options, model)
-    names = list(model.get_feature_names_out())
+    names = list(last_of(model).get_feature_names_out())
     inputs.check_results(names)
     codes = model.transform(inputs.X)
     write_matrix(as_path(options.out), codes, names, inputs.ids)
@@ -93,8 +90,13 @@ def denoise(options: Namespace) -> int:
     """Write denoised signals."""
     is_folder = as_path(options.data).is_dir() and not Path(options.out).suffix
     check_outputs(options, () if is_folder else MATRICES, is_folder=is_folder)
-    model: Learner = load_model(options.model, KINDS, "denoise")
-    model.set_params(n_jobs=options.n_jobs)
+    model = load_model(options.model, KINDS, "denoise")
+    last: Learner = last_of(model).set_params(n_jobs=options.n_jobs)
+    if last is not model and options.noise is not None:
+        raise ValueError(
+            f"--noise is one number for all columns, and {options.model} divides each by its own scale: fit the model "
+            f"with --no-standardize, or leave --noise out"
+        )
     inputs = read_new(options.data, options, model)
     names = inputs.names or [f"feature{number}" for number in range(inputs.X.shape[1])]
     if not options.keep and inputs.image_shape is None:
@@ -102,9 +104,12 @@ def denoise(options: Namespace) -> int:
         inputs = replace(inputs, ids={})
     inputs.check_results(names)
     if is_folder and inputs.image_shape is None:
-        raise ValueError(f"{options.out}: a folder is for images, and {inputs.path} holds none; give a file")
+        raise ValueError(f"{options.out}: images are written to a folder, and {inputs.path} holds none; give a file")
     try:
-        signals = model.denoise(inputs.X, noise=options.noise)
+        if last is model:
+            signals = last.denoise(inputs.X, noise=options.noise)
+        else:
+            signals = model[:-1].inverse_transform(last.denoise(model[:-1].transform(in_memory(inputs.X))))
     except NotFittedError as error:
         raise ValueError(f"{options.model} cannot turn codes back into signals: fit it with --decoder") from error
     if is_folder:
@@ -182,10 +187,10 @@ def classify(options: Namespace) -> int:
     out = check_outputs(options, TABLES)
     _check_training(options, ["test", "cv", "atoms", "nonzeros", "kernel_vectors", "gamma"])
     if options.model is not None:
-        classifier: KDLClassifier = load_model(options.model, ("KDLClassifier",), "classify")
-        inputs = read_new(options.data, options, classifier)
-        inputs.check_results(_columns(classifier.classes_))
-        return _predict(options, make_pipeline(classifier), inputs, out)
+        saved = load_model(options.model, ("KDLClassifier",), "classify")
+        inputs = read_new(options.data, options, saved)
+        inputs.check_results(_columns(saved.classes_))
+        return _predict(options, saved, inputs, out)
     if out is not None and options.test is None:
         raise ValueError("--out is for predictions, and there is nothing to predict: give --test")
     if options.test is None and options.save is None and options.cv is None:
@@ -199,22 +204,17 @@ def classify(options: Namespace) -> int:
         test.check_results(_columns(np.unique(inputs.y)))
     classifier = KDLClassifier()
     configure(classifier, options)
-    model = make_pipeline(classifier)
-    if options.standardize:
-        model = make_pipeline(_scaler(inputs.X), classifier)
-    else:
-        warn_of_scales(inputs, _STANDARDIZE)
+    model = with_scaler(classifier, inputs, options)
     if options.cv is not None:
         folds = StratifiedKFold(options.cv, shuffle=True, random_state=options.seed)
-        X = inputs.X if sparse.issparse(inputs.X) else np.asarray(inputs.X)
-        rates = cross_val_score(model, X, inputs.y, cv=folds, error_score="raise")
+        rates = cross_val_score(model, in_memory(inputs.X), inputs.y, cv=folds, error_score="raise")
         say(options, f"{options.cv} folds: accuracy {rates.mean():.1%}, from {rates.min():.1%} to {rates.max():.1%}")
     if test is None and options.save is None:
         return 0
     model.fit(inputs.X, inputs.y)
-    remember_names(classifier, inputs)
+    remember_names(first_of(model), inputs)
     if options.save is not None:
-        classifier.save(options.save)
+        save_model(as_saved(model), options.save)
     learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
     say(options, f"{learned}{_saved(options.save)}")
     return 0 if test is None else _predict(options, model, test, out)
@@ -225,7 +225,7 @@ def _columns(classes: np.ndarray) -> list[str]:
     return ["predicted", *(f"p({label})" for label in classes)]
 
 
-def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | None) -> int:
+def _predict(options: Namespace, model: Any, inputs: Inputs, out: Path | None) -> int:
     """Write predictions with their probabilities; print the accuracy if the labels are known."""
     probabilities, predictions = model.predict_proba(inputs.X), model.predict(inputs.X)
     if out is not None:
@@ -241,11 +241,6 @@ def _predict(options: Namespace, model: Pipeline, inputs: Inputs, out: Path | No
     return 0
 
 
-def _scaler(X: Rows, *, copy: bool = True) -> StandardScaler:
-    # Centring would fill a sparse matrix.
-    return StandardScaler(copy=copy, with_mean=not sparse.issparse(X))
-
-
 def _check_training(options: Namespace, training: list[str]) -> None:
     """Refuse options that contradict each other; those of `training` have no effect on a saved model."""
     if options.model is not None:
@@ -253,11 +248,6 @@ def _check_training(options: Namespace, training: list[str]) -> None:
         given = [name for name in known if getattr(options, name) not in (None, [])]
         if given:
             raise ValueError(f"--{given[0]} is for training, and --model gives a model that is already trained")
-    if options.save is not None and getattr(options, "standardize", None):
-        raise ValueError(
-            "--save cannot be combined with --standardize, because a model file holds no scaling: standardize the "
-            "columns of the file first"
-        )
 
 
 def _saved(path: str | Path | None) -> str:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
-from rkdl._cli.messages import say_aside
 from rkdl._estimators.saving import load
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
@@ -51,9 +51,6 @@ _PARAMETERS = {
     "decoder": "fit_inverse_transform",
     **{name: name for name in ("kernel", "gamma", "contamination", "n_jobs", "device")},
 }
-# Columns whose standard deviations differ by more than this are likely to be of different units.
-_LARGEST_RATIO = 100.0
-_ROWS_LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True)
@@ -230,10 +227,11 @@ def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.nda
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
     """A saved estimator of one of the classes."""
     model = load(path)
-    if type(model).__name__ not in kinds:
+    last = model[-1] if isinstance(model, Pipeline) else model
+    if type(last).__name__ not in kinds:
         source = f"rkdl {command} --save" if command in ("outliers", "classify") else "rkdl fit"
         raise ValueError(
-            f"{path} holds a {type(model).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
+            f"{path} holds a {type(last).__name__}, and rkdl {command} needs {' or '.join(kinds)}; give a file "
             f"written by {source} or by save() in Python"
         )
     return model
@@ -262,8 +260,9 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, and those of --set."""
     known = model.get_params()
-    has_terminal = sys.stderr is not None and sys.stderr.isatty()
-    values = {"random_state": options.seed, "verbose": int(has_terminal and not options.quiet)}
+    is_shown = sys.stderr is not None and not options.quiet
+    # A file keeps lines, not a bar that overwrites itself.
+    values = {"random_state": options.seed, "verbose": is_shown * (1 if is_shown and sys.stderr.isatty() else 2)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             if parameter not in known:
@@ -278,18 +277,3 @@ def configure(model: BaseEstimator, options: Namespace) -> None:
         with suppress(ValueError, SyntaxError, TypeError):
             values[name] = ast.literal_eval(value)
     model.set_params(**values)
-
-
-def warn_of_scales(inputs: Inputs, remedy: str) -> None:
-    """Warn if one column of a table varies so much that it decides all distances."""
-    if inputs.unit != "rows":
-        return
-    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
-    spreads = np.std(inputs.X[:_ROWS_LOOKED_AT], axis=0)
-    positive = np.flatnonzero(spreads > 0.0)
-    if positive.size < 2:
-        return
-    low, high = positive[spreads[positive].argmin()], positive[spreads[positive].argmax()]
-    ratio = spreads[high] / spreads[low]
-    if ratio > _LARGEST_RATIO:
-        say_aside(f"warning: column {names[high]!r} varies {ratio:.0f} times as much as {names[low]!r}; {remedy}")

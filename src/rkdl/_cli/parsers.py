@@ -50,13 +50,16 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--atoms": _option("number of atoms (default: 20)", "N", int),
     "--nonzeros": _option("nonzero coefficients per signal (default: 4)", "N", int),
     "--gamma": _option("gamma of the kernel: a number, median or scale (default: median)", "GAMMA", _number_or_word),
-    "--kernel-vectors": _option("number of kernel vectors (default: 50)", "N", int),
+    "--kernel-vectors": _option("number of kernel vectors (default: 50, or as many as atoms)", "N", int),
     "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
     "--iterations": _option("maximum number of iterations (default: 30)", "N", int),
     "--decoder": _flag("also learn to decode codes, for denoising with any kernel"),
     "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
     "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
-    "--standardize": _flag("scale columns to mean 0 and variance 1 in the training data"),
+    "--standardize": {
+        "help": "scale columns by median and quartiles, as part of the model (default: for tables)",
+        "action": argparse.BooleanOptionalAction,
+    },
     "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
     "--train": _option("train on this data instead", "DATA"),
     "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
@@ -96,8 +99,8 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
         "  rkdl fit photos/ --size 32 32 --out photos.rkdl\n",
-        f"data --out --method {_SIZES} --kernel-vectors --kernel --iterations --decoder --checkpoint --device "
-        f"--set --seed {_READING}",
+        f"data --out --method {_SIZES} --kernel-vectors --kernel --iterations --decoder --standardize --checkpoint "
+        f"--device --set --seed {_READING}",
         {"--out": {"required": True, "metavar": "MODEL", "help": "file to save the model to"}},
     ),
     "encode": (

@@ -34,7 +34,7 @@ def open_signals(X: Any, *, caller: str, device: Any = None, name: str = "X") ->
 
         if device is not None:
             raise ValueError(
-                f"device={str(device)!r} is for signals of one machine, and X is a Dask array: use device=None."
+                f"device={str(device)!r} is for signals on one machine, and X is a Dask array: use device=None."
             )
         check_source(X, caller)
         return DaskSignals(X)

@@ -236,7 +236,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def denoise(self, X: MatrixLike, *, noise: float | None = None) -> Array:
-        """Replace signals by what their codes represent: `transform` and `inverse_transform` in one pass over the data.
+        """Denoise signals: `transform` and `inverse_transform` in one pass over the data.
 
         Parameters
         ----------
@@ -281,6 +281,6 @@ def check_has_signals(*, is_precomputed: bool) -> None:
     """Raise if the kernel is precomputed, so that the signals are not known."""
     if is_precomputed:
         raise ValueError(
-            "Codes of a precomputed kernel cannot be turned back into signals, which are not known: give the kernel by "
-            "name or as a function, and leave fit_inverse_transform at False for a precomputed one."
+            "With a precomputed kernel, codes cannot be turned back into signals, which are not known: give the kernel "
+            "by name or as a function, and leave fit_inverse_transform at False for a precomputed one."
         )

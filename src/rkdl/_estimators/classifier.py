@@ -377,13 +377,13 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         try:
             known, labels = np.unique(given, return_inverse=True)
         except TypeError as error:
-            raise ValueError("The labels of y have no common order: make them all numbers or all strings.") from error
+            raise ValueError("The labels in y cannot be sorted: make them all numbers or all strings.") from error
         check_classification_targets(given)
         check_consistent_length(range(n_signals), given)
         self.classes_ = vars(self).get("classes_", known)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"KDLClassifier needs at least two classes, and y holds one class, "
+                f"KDLClassifier needs at least two classes, and y contains one class, "
                 f"{self.classes_.tolist()[0]!r}: add signals of another, or use RKDL's reconstruction_error to score "
                 f"signals by one class."
             )

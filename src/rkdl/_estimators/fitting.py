@@ -27,7 +27,7 @@ from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
 _SIZES = ("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors")
-STRUCTURE = (*_SIZES, "linear_n_nonzero_coefs", "kernel", "degree", "coef0")
+STRUCTURE = (*_SIZES, "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")
@@ -138,7 +138,7 @@ def check_settings(work: Any) -> None:
         if now.get(name) != value:
             raise ValueError(
                 f"{name}={now.get(name)!r} was {value!r} when this {type(work).__name__} began to learn, and its "
-                f"model depends on that: set it back, or begin anew with fit or a clone."
+                f"model depends on that: set it back, or start again with fit, or with a clone."
             )
 
 

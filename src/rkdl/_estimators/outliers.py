@@ -211,8 +211,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             The fitted detector.
         """
         with replaced_at_once(self) as work, one_blas_thread():
-            work._fit(work._read_signals(X, reset=True))
-            work._end_stream()
+            work._begin(X)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -234,8 +233,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         """
         with replaced_at_once(self) as work:
             # Their own threshold, as the dictionaries have learned from all of them.
-            offset = work._fit(work._read_signals(X, reset=True))
-            work._end_stream()
+            offset = work._begin(X)
         scores = host(self.score_samples(X))
         if not isinstance(self.contamination, str):
             offset = float(np.percentile(scores, 100.0 * self.contamination))
@@ -364,6 +362,11 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             self._fit(open_signals(self.recent_signals_, caller=type(self).__name__, device=self.device))
             self.recent_learned_ = np.ones(len(chosen), dtype=bool)
 
+    def _begin(self, X: MatrixLike) -> float:
+        for name in STREAM:
+            self.__dict__.pop(name, None)
+        return self._fit(self._read_signals(X, reset=True))
+
     def _fit(self, signals: Signals) -> float:
         """Learn everything; returns the threshold of the training signals themselves."""
         widths, rng = self._widths(), check_random_state(self.random_state)
@@ -389,10 +392,6 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
                 f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
             )
         return offset
-
-    def _end_stream(self) -> None:
-        for name in STREAM:
-            self.__dict__.pop(name, None)
 
     def _widths(self) -> list[tuple[float, int, int]]:
         """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,11 +21,13 @@ from rkdl._estimators.fitting import as_fitted, freeze, remember_parameters
 from rkdl._features.kernels import PUBLIC, Kernel, from_plain, to_plain
 from rkdl._learning.stream import Stream
 from rkdl._persistence.files import read_file, write_file
-from rkdl._persistence.named_arrays import ArrayError, flattened, part_of
+from rkdl._persistence.named_arrays import INTEGERS, ArrayError, Expected, check_arrays, flattened, part_of
 from rkdl._utils.text import shown
-from rkdl._utils.types import plain_scalar
+from rkdl._utils.types import FLOATS, plain_scalar
 
 _PLAIN = (bool, int, float, str)
+# Steps that pipelines may have before the estimator.
+_SCALERS: dict[str, type] = {cls.__name__: cls for cls in (StandardScaler, RobustScaler, MinMaxScaler, MaxAbsScaler)}
 # Lists in a header: what they become, and what they hold.
 _LISTS: dict[str, tuple[Callable, Any]] = {
     "tuple": (tuple, _PLAIN),
@@ -40,22 +45,80 @@ def save(self: Any, path: str | os.PathLike) -> None:
     path : str or path
         The file; an existing one is replaced.
     """
-    check_is_fitted(self, "n_features_in_")
-    self = as_fitted(self)
+    save_model(self, path)
+
+
+def save_model(model: Any, path: str | os.PathLike) -> None:
+    """Save a fitted estimator, or a pipeline of scalers and an estimator, to a file that `rkdl.load` reads.
+
+    The file contains numbers and text, no code.
+
+    Parameters
+    ----------
+    model : estimator or Pipeline
+        An estimator of rkdl, or a scikit-learn pipeline that ends in one; the steps before it must be StandardScaler,
+        RobustScaler, MinMaxScaler or MaxAbsScaler.
+    path : str or path
+        The file; an existing one is replaced.
+
+    See Also
+    --------
+    load : Reads the file.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import RobustScaler
+    >>> import rkdl
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = make_pipeline(RobustScaler(), rkdl.KDLClassifier(random_state=0)).fit(X, y)
+    >>> path = os.path.join(tempfile.mkdtemp(), "wine.rkdl")
+    >>> rkdl.save(model, path)
+    >>> bool((rkdl.load(path).predict(X) == model.predict(X)).all())
+    True
+    """
     arrays: dict[str, np.ndarray] = {}
-    header = _encode_estimator(self, arrays)
-    header["attributes"] = {
-        name: _encode(f"attribute.{name}", value, arrays)
-        for name, value in vars(self).items()
-        if name.endswith("_") and not name.startswith("_")
-    }
-    if "_stream" in vars(self):
-        arrays |= flattened({"stream": self._stream.state()})
+    *scalers, (name, last) = model.steps if isinstance(model, Pipeline) else [("", model)]
+    check_is_fitted(last, "n_features_in_")
+    last = as_fitted(last) if hasattr(last, "save") else last
+    header = _encode_estimator(last, arrays) | {"name": name, "steps": []}
+    header["attributes"] = _encode_attributes(last, "attribute", arrays)
+    for number, (step, scaler) in enumerate(scalers):
+        if type(scaler) not in _SCALERS.values():
+            raise ValueError(
+                f"The step {step!r} of the pipeline is a {type(scaler).__name__}, and rkdl saves {', '.join(_SCALERS)} "
+                f"only: save the pipeline with skops."
+            )
+        parameters, attributes = f"step.{number}.parameter", f"step.{number}.attribute"
+        encoded = {
+            key: _encode(f"{parameters}.{key}", value, arrays) for key, value in scaler.get_params(deep=False).items()
+        }
+        header["steps"].append(
+            {
+                "name": step,
+                "scaler": type(scaler).__name__,
+                "parameters": encoded,
+                "attributes": _encode_attributes(scaler, attributes, arrays),
+            }
+        )
+    if "_stream" in vars(last):
+        arrays |= flattened({"stream": last._stream.state()})
     write_file(path, "estimator", header, arrays)
 
 
+def _encode_attributes(estimator: BaseEstimator, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Fitted attributes as they are written in the header."""
+    return {
+        name: _encode(f"{prefix}.{name}", value, arrays)
+        for name, value in vars(estimator).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+
+
 def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
-    """Load an estimator from a file that its `save` method wrote.
+    """Load an estimator or a pipeline from a file that `rkdl.save` or its `save` method wrote.
 
     The file contains numbers and text only, so that loading it runs no code from it.
 
@@ -74,7 +137,7 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
 
     See Also
     --------
-    RKDL : One of the estimators with a `save` method.
+    save : Writes the file; estimators have it as a method too.
 
     Examples
     --------
@@ -113,8 +176,8 @@ def _encode_estimator(estimator: BaseEstimator, arrays: dict[str, np.ndarray]) -
     cls = type(estimator)
     if _public_estimator(cls.__name__) is not cls:
         raise ValueError(
-            f"{cls.__qualname__} is a class of your own, which rkdl.load could not make again: save its parts, or use "
-            f"skops or pickle."
+            f"{cls.__qualname__} is not an estimator of rkdl, and rkdl.load could not make it again: save its parts, "
+            f"or use skops or pickle."
         )
     estimator._validate_params()
     parameters = estimator.get_params(deep=False).items()
@@ -145,7 +208,7 @@ def _encode(name: str, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     array = np.asarray(host(value))
     if array.dtype == object:
         if not all(isinstance(item, str) for item in array.ravel()) or array.ndim != 1:
-            raise ValueError(f"{name} holds objects, which cannot be saved.")
+            raise ValueError(f"{name} contains Python objects, which cannot be saved.")
         return {"names": list(array)}
     arrays[name] = array
     return {"array": True}
@@ -160,13 +223,44 @@ class _File(NamedTuple):
     kernel: Callable | None
 
     def model(self) -> Any:
-        """The fitted estimator."""
-        model = self._estimator()
+        """The fitted estimator, or the pipeline that ends in it."""
+        scalers = [self._scaler(number, step) for number, step in enumerate(self.header["steps"])]
+        model = self._fitted()
+        if not scalers:
+            return model
+        pipeline = Pipeline([*scalers, (str(self.header["name"]), model)])
+        pipeline._validate_names([name for name, _ in pipeline.steps])
+        # Of a file that was changed, the numbers may not fit each other.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pipeline[:-1].transform(np.zeros((1, model.n_features_in_)))
+        return pipeline
+
+    def _attributes(self, header: dict[str, Any], prefix: str) -> dict[str, Any]:
         attributes = {}
-        for key, value in self.header["attributes"].items():
+        for key, value in header["attributes"].items():
             if not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
                 raise TypeError(f"'{key}' is not a fitted attribute")
-            attributes[key] = self._value(f"attribute.{key}", value)
+            attributes[key] = self._value(f"{prefix}.{key}", value)
+        return attributes
+
+    def _scaler(self, number: int, header: dict[str, Any]) -> tuple[str, Any]:
+        """A step of a pipeline, with its name."""
+        prefix, parameters = f"step.{number}", header["parameters"].items()
+        scaler = _SCALERS[header["scaler"]](
+            **{key: self._value(f"{prefix}.parameter.{key}", value) for key, value in parameters}
+        )
+        scaler._validate_params()
+        attributes = self._attributes(header, f"{prefix}.attribute")
+        for key, value in attributes.items():
+            if isinstance(value, np.ndarray) and key != "feature_names_in_":
+                check_arrays({key: value}, {key: Expected("m", FLOATS + INTEGERS)}, {"m": attributes["n_features_in_"]})
+        vars(scaler).update(attributes)
+        return str(header["name"]), scaler
+
+    def _fitted(self) -> Any:
+        model = self._estimator()
+        attributes = self._attributes(self.header, "attribute")
         check_fitted(model, attributes)
         vars(model).update(attributes)
         remember_parameters(model)

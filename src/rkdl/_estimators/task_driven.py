@@ -29,8 +29,9 @@ from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
-from rkdl._features.widths import RULES, find_gamma, mean_of, spread_sample
+from rkdl._features.widths import KERNEL_SAMPLE, RULES, find_gamma, mean_of, spread_sample
 from rkdl._learning.atom_updates import ATOM_UPDATES
+from rkdl._learning.diagnostics import check_scales
 from rkdl._learning.feature_choice import KernelFeatures
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._learning.loop import progress
@@ -127,6 +128,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
         with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
+        check_scales(RBF(gamma), spread_sample(signals, KERNEL_SAMPLE))
         scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
         scaled = scaling.coordinates(vectors, scaling.centre)
         task = self._task(n_outputs, signals.shape[0])
@@ -228,7 +230,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
             self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
         if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
-            raise ValueError(f"What was learned leaves the range of {dtype}: scale X, y or gamma, or use float64.")
+            raise ValueError(f"The learned parameters leave the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
         relevance = self.gammas_ * self.feature_variances_

@@ -92,7 +92,7 @@ class DeviceExecutor(Executor):
             except torch.OutOfMemoryError as error:
                 if len(rows) < 2 * self._pieces * SMALLEST_PIECE:
                     raise torch.OutOfMemoryError(
-                        f"{self.device} has no memory left for {len(rows) // self._pieces} signals: free some, use "
+                        f"{self.device} ran out of memory on {len(rows) // self._pieces} signals: free some, use "
                         f"another device, or device=None, which computes on the CPU."
                     ) from error
             # Outside the handler, whose traceback holds intermediate results.

@@ -72,7 +72,7 @@ def median_gamma(sample: np.ndarray) -> float:
     norms = squared_norms(rows)
     sizes = norms[:, None] + norms
     squares = sizes - 2.0 * (rows @ rows.T)
-    pairs = np.triu_indices(len(rows), k=1)
+    pairs = ~np.tri(len(rows), dtype=bool)
     squares, sizes = squares[pairs], sizes[pairs]
     # Cancellation leaves less than this of a zero distance.
     squares = squares[squares > 1e-12 * sizes]

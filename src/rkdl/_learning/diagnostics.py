@@ -24,6 +24,8 @@ FLAT = 1e-3
 FINE = 1e-2
 # The kernel is nearly the identity if half of the signals have no other one of at least this similarity.
 ALONE = 1e-2
+# Columns of different units differ by at least this from one to the next, as logarithms to base 10.
+STEP = 0.1
 # Warn if more than this share of signals has no code, or of kernel vectors depends on the others.
 EMPTY_SHARE = DEPENDENT_SHARE = 0.5
 # Warn if fewer kernel vectors than this share are independent, however few atoms there are.
@@ -76,6 +78,30 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
         )
 
 
+def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
+    """Warn of columns that vary so differently that few of them decide all distances.
+
+    Columns that hardly vary, such as pixels at the border of images, do not count. Along curves and images the scale
+    changes too, but slowly: neighbouring columns of a table differ.
+    """
+    if not isinstance(kernel, Radial) or np.ndim(kernel._gamma):
+        return
+    rows = sample.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A gross outlier does not set them.
+        spreads = np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0))
+    varies = ((rows == np.median(rows, axis=0)).mean(axis=0) < 0.5) & (spreads > 0.0) & np.isfinite(spreads)
+    columns, levels = np.flatnonzero(varies), np.log10(spreads[varies])
+    if len(levels) < 2 or np.ptp(levels) < 1.0 or np.median(np.abs(np.diff(levels))) < STEP:
+        return
+    high, low = columns[levels.argmax()], columns[levels.argmin()]
+    warn(
+        f"Column {high} of X varies at least {10 ** int(np.ptp(levels)):,} times as much as column {low} (counted from "
+        f"0), and decides most distances of an RBF kernel: scale the columns first, for example with "
+        f"make_pipeline(RobustScaler(), ...) of scikit-learn."
+    )
+
+
 def _remedy(kernel: Kernel, sample: np.ndarray, fault: str) -> str:
     if isinstance(kernel, InnerProduct):
         return "Raise gamma, lower coef0, or scale the signals."
@@ -106,7 +132,7 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
     rank, count = learned.rank, learned.dictionary.feature_map.size
     # A linear kernel has no more dimensions than the signals.
     wanted = min(count, n_features) if learned.dictionary.feature_map.is_linear else count
-    share, is_enough = rank / wanted, rank >= specification.n_atoms
+    share, is_enough = rank / wanted, rank > DEPENDENT_SHARE * specification.n_atoms
     if share >= DEPENDENT_SHARE or (is_enough and share >= RARE_SHARE):
         return
     remedy = " or give the signals in float64" if dtype == np.float32 else ""

@@ -19,7 +19,7 @@ from rkdl._features.kernels.radial import Radial
 from rkdl._features.maps import FeatureMap, FourierMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.widths import KERNEL_SAMPLE, centre_of, find_gamma, spread_sample
 from rkdl._learning.atom_updates import AtomUpdate
-from rkdl._learning.diagnostics import check_kernel
+from rkdl._learning.diagnostics import check_kernel, check_scales
 from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
 from rkdl._utils.inputs import well_formed
 from rkdl._utils.types import Array
@@ -89,6 +89,7 @@ class KernelChoice(FeatureChoice):
         kernel = self.make_kernel(sample, gamma)
         check_definite(kernel, sample)
         check_kernel(kernel, sample)
+        check_scales(kernel, sample)
         return kernel
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
@@ -147,8 +148,13 @@ class KernelFeatures(KernelChoice):
     """Kernel values with a few kernel vectors, which are chosen by a rule or given."""
 
     vectors: str | ArrayLike
-    dictionary_pursuit: Pursuit  # of linear codes on kernel vectors that are learned as a dictionary
+    linear_pursuit: Pursuit  # of linear codes on kernel vectors, with any number of non-zeros
     size: int
+
+    @property
+    def dictionary_pursuit(self) -> Pursuit:
+        """Of linear codes on kernel vectors that are learned as a dictionary."""
+        return self.linear_pursuit._replace(n_nonzero=min(self.linear_pursuit.n_nonzero, self.size))
 
     def first_vectors(
         self, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate

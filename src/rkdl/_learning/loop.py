@@ -156,11 +156,13 @@ def _has_settled(errors: list[float], tol: float) -> bool:
 
 @contextmanager
 def progress(total: int, verbose: int, name: str, unit: str = "iteration") -> Iterator[Any]:
-    """A progress bar of iterations, or None unless `verbose`."""
+    """A progress bar of iterations, or None unless `verbose`; above 1, a line of its own every ten seconds."""
     if not verbose:
         yield None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(total=total, desc=name, unit=unit) as bar:
+    form = f"{{desc}}: {{n_fmt}} of {{total_fmt}} {unit}s after {{elapsed}}\n"
+    options: dict[str, Any] = {"mininterval": 10.0, "delay": 10.0, "bar_format": form} if verbose > 1 else {}
+    with tqdm(total=total, desc=name, unit=unit, **options) as bar:
         yield bar

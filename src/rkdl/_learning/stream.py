@@ -250,7 +250,7 @@ class Stream:
         warn(
             f"{how.report.name}: the median squared distance between the signals of this batch is {ratio:.2g} times "
             f"that between those that atoms, gamma and kernel vectors were chosen from. If later batches are like this "
-            f"one, begin anew with a clone, or scale the signals."
+            f"one, start again with a clone, or scale the signals."
         )
         return replace(self, has_warned_of_scale=True)
 

@@ -21,7 +21,7 @@ from numpy.lib.format import read_array
 from rkdl._utils.text import shown
 
 # Versions of the layouts of our files; raise one when its layout changes. Others are refused.
-FORMATS = {"estimator": 8, "checkpoint": 8}
+FORMATS = {"estimator": 9, "checkpoint": 8}
 _HEADER = "header"
 # Parsed JSON takes up to fifty times its length in memory, so the header has a limit of its own.
 _LONGEST_HEADER = 16 << 20

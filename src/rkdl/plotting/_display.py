@@ -122,7 +122,7 @@ class Fitted:
         if not hasattr(self.steps, "inverse_transform"):
             names = ", ".join(type(step).__name__ for _, step in self.steps.steps)
             raise ValueError(
-                f"What was learned cannot be shown in the units of the pipeline's input, because not all of its steps "
+                f"The model cannot be shown in the units of the pipeline's input, because not all of its steps "
                 f"({names}) have an inverse_transform: give its last step, pipeline[-1]."
             )
         return np.asarray(self.steps.inverse_transform(signals))

@@ -178,7 +178,7 @@ class Matern(_WithLengthScale):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.nu not in (1.5, 2.5):
-            raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: others have no simple derivative.")
+            raise ValueError(f"Matern has nu=1.5 and nu=2.5, got nu={self.nu!r}: other values are not supported.")
 
     def _values_and_negative_derivative(self, squares: Array) -> tuple[Array, Array]:
         backend = backend_of(squares)
