@@ -236,10 +236,10 @@ class Backend(Protocol):
             self.add_scaled(direction, shift, weight - self.dot(change, direction) / curvature)
         return direction, float(self.dot(direction, gradient))
 
-    def cholesky(self, matrix: Array, dtype: np.dtype | type) -> tuple[Array | None, Array] | None:
+    def cholesky(self, matrix: Array, zero: float) -> tuple[Array | None, Array] | None:
         """Pivots (rank,), None for all in order, and the factor (rank, rank) of a positive semidefinite matrix.
 
-        What counts as zero is decided by `dtype`, that of the data behind the matrix. None if it is not finite.
+        At most `zero` times the largest entry counts as zero. None if it is not finite.
         """
 
     def inverse_factor(self, factor: Array) -> Array | None:

@@ -95,7 +95,7 @@ _READING = "--label --drop --keep --header --key --color --size --float32 --n-jo
 # Of every command: description, examples, options in order, and what it changes of them.
 _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
     "fit": (
-        "Learn a dictionary and save it to a file, for rkdl encode, rkdl denoise, and rkdl.load() in Python.",
+        "Learn a dictionary and save it for rkdl encode, rkdl denoise and rkdl.load() in Python.",
         "  rkdl fit data.csv --out model.rkdl\n"
         "  rkdl fit data.csv --method orkdl --atoms 50 --kernel-vectors 100 --out model.rkdl\n"
         "  rkdl fit photos/ --size 32 32 --out photos.rkdl\n",
@@ -118,7 +118,7 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
         {"--out": {"required": True, "help": "file for the signals: .npy, .npz, .zarr, a table or a folder"}},
     ),
     "outliers": (
-        "Compute an anomaly score for every row (higher is more abnormal), and mark outliers with 1.",
+        "Compute an anomaly score for every row (higher is more abnormal) and mark outliers with 1.",
         "  rkdl outliers data.csv                              prints the most abnormal rows\n"
         "  rkdl outliers data.csv --explain --sort --keep id --out scores.csv\n"
         "  rkdl outliers new.csv --train normal.csv --out scores.csv --save detector.rkdl\n"
@@ -127,7 +127,7 @@ _COMMANDS: dict[str, tuple[str, str, str, dict[str, dict[str, object]]]] = {
         {"--out": {"help": "file for the scores: a table or .npz (default: print the top 10)"}},
     ),
     "classify": (
-        "Learn kernel features and class dictionaries for the labels of signals, and predict those of others.",
+        "Train a classifier and predict labels.",
         "  rkdl classify train.csv --label class --cv 5        prints the accuracy in five folds\n"
         "  rkdl classify train.csv --label class --test new.csv --out predictions.csv\n"
         "  rkdl classify train.csv --label class --save model.rkdl\n"

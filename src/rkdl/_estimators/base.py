@@ -220,7 +220,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @with_one_model
     def atom_preimages(self) -> np.ndarray:
-        """Compute the pre-image of each atom, a signal to look at.
+        """Return one displayable signal (pre-image) per atom.
 
         In general no signal is mapped to an atom exactly; its pre-image is found as `inverse_transform` finds that of a
         code. Since codes may subtract an atom, it is that of the atom or its negative, whichever comes closer.

@@ -27,7 +27,7 @@ from rkdl._utils.warnings import quiet
 
 # Parameters that say what fitted arrays mean: other values take effect at the next fit.
 _SIZES = ("n_components", "n_fourier_features", "n_kernel_vectors", "kernel_vectors")
-STRUCTURE = (*_SIZES, "linear_n_nonzero_coefs", "kernel", "degree", "coef0")
+STRUCTURE = (*_SIZES, "kernel", "degree", "coef0")
 
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
 Value = TypeVar("Value")

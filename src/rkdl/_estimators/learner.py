@@ -363,7 +363,7 @@ class KernelLearner(Learner):
         count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
         count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
-        pursuit = Pursuit(min(n_nonzero, count), name="ols" if self.pursuit == "lasso" else self.pursuit)
+        pursuit = Pursuit(n_nonzero, name="ols" if self.pursuit == "lasso" else self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     fit_decoder = fit_decoder

@@ -17,6 +17,10 @@ from rkdl._utils.types import Array
 
 # Phases up to this keep three digits in float32.
 MOST_PHASE = 1e3
+# What kernel vectors leave of another one counts as zero below this share. Combinations that resolve less than 1e-10
+# have coefficients above 1e5, of whose squares float64 keeps six digits: the stored error would not be that of what is
+# stored.
+NEGLIGIBLE = 1e-10
 
 
 class FeatureMap:
@@ -161,7 +165,7 @@ class KernelMap(FeatureMap):
         return matrix
 
     def metric(self, dtype: np.dtype) -> Metric:
-        return make_metric(self.matrix(dtype), dtype)
+        return make_metric(self.matrix(dtype), dtype, NEGLIGIBLE)
 
 
 @dataclass(frozen=True)

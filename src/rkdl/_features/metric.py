@@ -62,12 +62,13 @@ class OverflowingKernelError(ValueError):
     """A kernel matrix is not finite."""
 
 
-def make_metric(matrix: Array, dtype: np.dtype | type) -> Metric:
+def make_metric(matrix: Array, dtype: np.dtype | type, least: float = 0.0) -> Metric:
     """The metric of a matrix (p, p), where the matrix is.
 
-    `dtype` is that of the data behind the matrix: it decides what counts as zero.
+    `dtype` is that of the data behind the matrix, whose rounding counts as zero, as does less than `least` of the
+    largest entry.
     """
-    found = backend_of(matrix).cholesky(matrix, dtype)
+    found = backend_of(matrix).cholesky(matrix, max(len(matrix) * float(np.finfo(dtype).eps), least))
     if found is None:
         raise OverflowingKernelError(
             "The kernel overflows on the kernel vectors: scale the signals down, or lower gamma or degree."

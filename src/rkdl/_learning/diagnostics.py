@@ -88,7 +88,8 @@ def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
         return
     rows = sample.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        spreads = rows.std(axis=0)
+        # A gross outlier does not set them.
+        spreads = np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0))
     varies = ((rows == np.median(rows, axis=0)).mean(axis=0) < 0.5) & (spreads > 0.0) & np.isfinite(spreads)
     columns, levels = np.flatnonzero(varies), np.log10(spreads[varies])
     if len(levels) < 2 or np.ptp(levels) < 1.0 or np.median(np.abs(np.diff(levels))) < STEP:
@@ -131,7 +132,7 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
     rank, count = learned.rank, learned.dictionary.feature_map.size
     # A linear kernel has no more dimensions than the signals.
     wanted = min(count, n_features) if learned.dictionary.feature_map.is_linear else count
-    share, is_enough = rank / wanted, rank >= specification.n_atoms
+    share, is_enough = rank / wanted, rank > DEPENDENT_SHARE * specification.n_atoms
     if share >= DEPENDENT_SHARE or (is_enough and share >= RARE_SHARE):
         return
     remedy = " or give the signals in float64" if dtype == np.float32 else ""

@@ -148,8 +148,13 @@ class KernelFeatures(KernelChoice):
     """Kernel values with a few kernel vectors, which are chosen by a rule or given."""
 
     vectors: str | ArrayLike
-    dictionary_pursuit: Pursuit  # of linear codes on kernel vectors that are learned as a dictionary
+    linear_pursuit: Pursuit  # of linear codes on kernel vectors, with any number of non-zeros
     size: int
+
+    @property
+    def dictionary_pursuit(self) -> Pursuit:
+        """Of linear codes on kernel vectors that are learned as a dictionary."""
+        return self.linear_pursuit._replace(n_nonzero=min(self.linear_pursuit.n_nonzero, self.size))
 
     def first_vectors(
         self, executor: Executor, kernel: Kernel, rng: np.random.RandomState, atom_update: AtomUpdate

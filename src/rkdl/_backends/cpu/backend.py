@@ -106,14 +106,13 @@ class CPUBackend(Backend):
             values[values > -rounding * (own[:, None] + other)] = 0.0
         return values
 
-    def cholesky(self, matrix: np.ndarray, dtype: np.dtype | type) -> tuple[np.ndarray, np.ndarray] | None:
+    def cholesky(self, matrix: np.ndarray, zero: float) -> tuple[np.ndarray, np.ndarray] | None:
         if not np.isfinite(matrix).all():
             return None
         largest = max(float(matrix.diagonal().max()), 0.0)
         if largest == 0.0:
             return np.empty(0, dtype=np.intp), np.empty((0, 0))
-        tolerance = len(matrix) * float(np.finfo(dtype).eps) * largest
-        factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=tolerance, lower=1)
+        factor, pivots, rank, _ = lapack.dpstrf(matrix, tol=zero * largest, lower=1)
         # Entries above the diagonal are not read.
         return pivots[:rank] - 1, np.ascontiguousarray(factor[:rank, :rank])
 

@@ -106,18 +106,18 @@ class TorchBackend(Backend):
         near = torch.where(rounding * other.max() > 1e-4, rounding, 0.0).to(values.dtype)
         return torch.where(values > -near * (own[:, None] + other), 0.0, values).clamp_(max=0.0)
 
-    def cholesky(self, matrix: torch.Tensor, dtype: np.dtype | type) -> tuple[torch.Tensor | None, torch.Tensor] | None:
+    def cholesky(self, matrix: torch.Tensor, zero: float) -> tuple[torch.Tensor | None, torch.Tensor] | None:
         """Pivoted, on the host, only where the rank is in doubt."""
         # A matrix that is not finite shows in the factor, and only a factor that fails is examined.
         factor = torch.linalg.cholesky_ex(matrix)[0]
         lowest, largest = torch.stack([factor.diagonal().min(), matrix.diagonal().max()]).tolist()
-        zero = len(matrix) * float(np.finfo(dtype).eps) * largest
-        if lowest > 0.0 and lowest * lowest > 2.0 * zero:
+        least = zero * largest
+        if lowest > 0.0 and lowest * lowest > 2.0 * least:
             # The least that all other coordinates leave of one: no order of pivots has a smaller last pivot.
-            is_clear = lowest * lowest > _CLEAR * zero
-            if is_clear or 1.0 / float(self.inverse_factor(factor).square().sum(0).max()) > 2.0 * zero:
+            is_clear = lowest * lowest > _CLEAR * least
+            if is_clear or 1.0 / float(self.inverse_factor(factor).square().sum(0).max()) > 2.0 * least:
                 return None, factor
-        found = CPU.cholesky(self.to_host(matrix), dtype)
+        found = CPU.cholesky(self.to_host(matrix), zero)
         return None if found is None else (upload(found[0], matrix.device), upload(found[1], matrix.device))
 
     def inverse_factor(self, factor: torch.Tensor) -> torch.Tensor:
