@@ -2,8 +2,8 @@
 
 Run with ``python -m benchmarks.classification [--seeds N] [--device cuda] [--write] [--data-dir DIR]``. Images are
 scaled to unit norm, nothing else. The table is printed and saved under results/; ``--write`` also puts it into
-docs/classification.md. With a device, KDLClassifier alone learns from tensors there. Its sizes were chosen on training
-images alone.
+docs/classification-results.md. With a device, KDLClassifier alone learns from tensors there. Its sizes were chosen on
+training images alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.pages import put
 from rkdl import KDLClassifier
 from rkdl.datasets import normalize_signals
 
-PAGE = Path(__file__).parent.parent / "docs" / "classification.md"
+PAGE = Path(__file__).parent.parent / "docs" / "classification-results.md"
 LARGE = {"n_components": 60, "n_kernel_vectors": 400, "n_nonzero_coefs": 24}
 SMALL = {"n_components": 30, "n_kernel_vectors": 200, "n_nonzero_coefs": 16}
 
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="a few of scikit-learn's digits, to check the code")
     parser.add_argument("--device", help="where the images are tensors, for example cuda; needs torch")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/classification.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/classification-results.md")
     parser.add_argument("--out", type=Path, default=Path("results/classification"))
     parser.add_argument("--data-dir", default=os.environ.get("RKDL_DATA"))
     options = parser.parse_args(argv)

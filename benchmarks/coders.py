@@ -3,7 +3,7 @@
 Run with ``python -m benchmarks.coders [--write]``. Signals are patches of the sample images, the dictionaries other
 patches: with their means removed for codes of any sign, as they are for non-negative ones, where every signal is a sum
 of parts. For L1, the errors are of its own codes, and of least squares on their support. ``--write`` puts picture and
-table into docs/choosing.md.
+table into docs/codes-results.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.environment import THREADS
 from benchmarks.pages import put
 from rkdl import sparse_encode
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "choosing.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "codes-results.md"
 PICTURE = PAGE.parent / "images" / "coders.png"
 NON_ZEROS = (1, 2, 3, 4, 6, 8, 12, 16)
 SHOWN = (2, 4, 8, 16)
@@ -137,7 +137,7 @@ def table(found: dict[str, list[Point]]) -> Iterator[str]:
 def main(argv=None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coders", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put picture and table into docs/choosing.md")
+    parser.add_argument("--write", action="store_true", help="put picture and table into docs/codes-results.md")
     arguments = parser.parse_args(argv)
     with threadpool_limits(THREADS):
         found = dict(curves())

@@ -1,7 +1,7 @@
 """How the defaults were chosen: errors of the alternatives on three data sets, as a Markdown table.
 
 Run with ``python -m benchmarks.defaults [--seeds 2] [--data-dir DIR] [--write]``; ``--write`` puts it into
-docs/estimators.md.
+docs/codes-results.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.pages import put
 from paper.data import load
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "estimators.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "codes-results.md"
 DATA_SETS = ("digits", "mnist", "cifar10")
 GAMMAS = (0.1, "median")
 INITS = ("rpcholesky", "data", "random")

@@ -2,7 +2,7 @@
 
 Run with ``python -m benchmarks.nonnegative [--write]``; MNIST and CIFAR-10 come from the folder RKDL_DATA. Penalties
 are searched so that codes have S non-zeros on average. Errors are ``|X - Z A|_F / |X|_F`` of every library's own codes.
-``--write`` puts the table into docs/choosing.md.
+``--write`` puts the table into docs/codes-results.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.environment import THREADS
 from benchmarks.pages import put
 from rkdl import DL
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "choosing.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "codes-results.md"
 S, N_SIGNALS, SEARCHES = 4, 1_000, 8
 
 
@@ -114,7 +114,7 @@ def table() -> Iterator[str]:
 def main(argv=None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nonnegative", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/choosing.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/codes-results.md")
     arguments = parser.parse_args(argv)
     lines = []
     with threadpool_limits(THREADS):

@@ -9,7 +9,7 @@ only its inliers, and the test part is the same. Features are standardised on th
 Run with ``python -m benchmarks.outliers [--protocol normals] [--suite public|development] [--seeds 5] [--write]``, with
 PyOD installed (the extra ``rkdl[pyod]``). Every figure is appended to ``--out`` as it is computed and none is computed
 twice: a run can be split (``--limit SECONDS``), and after a change of the detector, its own results are computed again
-with ``--fresh``. Times need an idle machine and a new file. ``--write`` puts the tables into docs/outliers.md.
+with ``--fresh``. Times need an idle machine and a new file. ``--write`` puts the tables into docs/outliers-results.md.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.data import ADBENCH_NAMES, ODDS_NAMES, adbench, odds
 from benchmarks.outlier_problems import development_problems
 from benchmarks.pages import put
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "outliers.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "outliers-results.md"
 PROTOCOLS = {"contaminated": "contaminated training", "normals": "trained on normals only"}
 MOST = 5_000
 OURS = "KDLOutlierDetector"
@@ -225,7 +225,7 @@ def main(argv=None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--detectors", nargs="+", choices=DETECTORS, default=list(DETECTORS))
     parser.add_argument("--fresh", action="store_true", help=f"forget the results of {OURS}")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/outliers.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/outliers-results.md")
     parser.add_argument(
         "--limit", type=float, default=np.inf, help="start no further measurement after this many seconds"
     )

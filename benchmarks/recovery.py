@@ -3,7 +3,7 @@
 Run with ``python -m benchmarks.recovery [--seeds 5] [--large] [--write]``. A planted dictionary has random atoms of
 unit norm, a signal combines `n_nonzero` of them with standard normal coefficients, and noise is added. Every library
 learns from the same signals, with its own start. ``--large`` compares DL with a sparse autoencoder instead, on a GPU
-where there is one; it needs torch. ``--write`` puts the table, and a picture, into docs/recovery.md.
+where there is one; it needs torch. ``--write`` puts the table, and a picture, into docs/recovery-results.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.tasks import dictionary_error
 from rkdl import DL, KDL, RKDL
 from rkdl.metrics import match_atoms, recovery_rate
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "recovery.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "recovery-results.md"
 PICTURE = PAGE.parent / "images" / "recovery.png"
 
 
@@ -299,7 +299,7 @@ def main(argv=None) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--large", action="store_true", help="DL beside a sparse autoencoder; needs torch")
     parser.add_argument("--small", action="store_true", help="tiny dictionaries, to check the benchmark itself")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/recovery.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/recovery-results.md")
     arguments = parser.parse_args(argv)
     if arguments.large:
         import torch

@@ -1,4 +1,4 @@
-"""Benchmark of data larger than memory, streams and Dask clusters; prints the figures of docs/scale.md.
+"""Benchmark of data larger than memory, streams and Dask clusters; prints the figures of docs/scale-results.md.
 
     RKDL_DATA=/path/to/data python -m benchmarks.scale --write
 
@@ -6,8 +6,8 @@ measures, in this order: peak memory and speed of a fit on a memory map of 1,000
 little noise, written to --folder and deleted afterwards); twenty fits killed at random moments; streams that begin with
 a poor batch; a stream against a batch fit, and one whose classes change halfway; passes and bytes of every method, by
 formula and measured; one and two Dask workers; and an estimate for a billion signals from the measured speed of a core
-and overhead of a task. `--write` puts the lines into docs/scale.md and the plot into docs/images/drift.png; `--only
-memory` (or kills, stream, costs, workers, plan) runs one measurement; `--small` uses small sizes and
+and overhead of a task. `--write` puts the lines into docs/scale-results.md and the plot into docs/images/drift.png;
+`--only memory` (or kills, stream, costs, workers, plan) runs one measurement; `--small` uses small sizes and
 scikit-learn's digits, and writes nothing.
 """
 
@@ -38,7 +38,7 @@ from rkdl._execution.executor import ChunkTask, Executor
 from rkdl._learning.chunk_tasks import ChunkState
 from rkdl._persistence.files import read_file
 
-PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
+PAGE = Path(__file__).parent.parent / "docs" / "scale-results.md"
 PLOT = PAGE.parent / "images" / "drift.png"
 MIB = 2**20
 
@@ -303,7 +303,7 @@ class Cost(NamedTuple):
 
 
 def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
-    """The formulas of docs/scale.md, for a line search that never backtracks."""
+    """The formulas of docs/scale-results.md, for a line search that never backtracks."""
     vectors = 0 if type(model) is DL else p * m * 4 if isinstance(model, FourierDL) else p * m * 8
     coding = Cost(1, (n * p + n * n) * itemsize + vectors, (n * n + n * p + 2) * 8)
     k = model.n_inner_iter if isinstance(model, ORKDL) else 0
@@ -499,7 +499,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=MEASURES, nargs="+", default=list(MEASURES))
     parser.add_argument("--small", action="store_true", help="small sizes and scikit-learn's digits")
-    parser.add_argument("--write", action="store_true", help="put the lines into docs/scale.md")
+    parser.add_argument("--write", action="store_true", help="put the lines into docs/scale-results.md")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="folder for temporary files")
     options = parser.parse_args(arguments)
     if options.small and options.write:

@@ -27,7 +27,7 @@ from sklearn.svm import SVC
 from benchmarks.pages import put
 from rkdl import KDLClassifier
 
-PAGE = Path(__file__).parent.parent / "docs" / "classification.md"
+PAGE = Path(__file__).parent.parent / "docs" / "classification-results.md"
 FOLDS, BINS = 3, 10
 OWN = "`KDLClassifier`"
 
@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1, help="processes; times need one")
     parser.add_argument("--small", action="store_true", help="three small tables of scikit-learn, to check the code")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/classification.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/classification-results.md")
     parser.add_argument("--out", type=Path, default=Path("results/tables"))
     parser.add_argument("--data-dir", default=os.environ.get("RKDL_DATA"))
     options = parser.parse_args(argv)

@@ -5,7 +5,8 @@ signals. In the last two columns, a twentieth of the signals have one to three f
 others, by one to two times that range: the share of these that `fit_predict` labels, and of the others. Means over the
 seeds, with the maximum for clean signals.
 
-Run with ``python -m benchmarks.threshold [--seeds 5] [--write]``; ``--write`` puts the table into docs/outliers.md.
+Run with ``python -m benchmarks.threshold [--seeds 5] [--write]``; ``--write`` puts the table into
+docs/outliers-results.md.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from benchmarks.pages import put
 from rkdl import KDLOutlierDetector
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "outliers.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "outliers-results.md"
 SIZES = (200, 1000)
 PLANTED = 0.05
 
@@ -117,7 +118,7 @@ def main(argv=None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.threshold", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/outliers.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/outliers-results.md")
     arguments = parser.parse_args(argv)
     lines = table(arguments.sizes, arguments.seeds)
     print("\n".join(lines))
