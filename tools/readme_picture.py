@@ -38,7 +38,7 @@ def main() -> None:
     figure, panels = plt.subplots(1, 3, figsize=(10.5, 3.6), layout="constrained")
     for panel, (name, values) in zip(panels, residuals.items(), strict=True):
         image = values.reshape(len(side), -1).clip(0.0, 1.0)
-        drawn = panel.contourf(side, side, image, np.linspace(0.0, 1.0, 11), cmap="cividis_r")
+        drawn = panel.contourf(side, side, image, np.linspace(0.0, 1.0, 11), cmap="cividis")
         panel.scatter(*signals.T, s=7, color="white", edgecolor="0.2", linewidth=0.3)
         panel.set(title=name, aspect="equal", xticks=[], yticks=[])
     panels[2].scatter(*kernel.kernel_vectors_.T, s=16, marker="x", linewidth=1.0, color="C1", label="kernel vectors")

@@ -90,7 +90,7 @@ def show_residuals(panel, model, title):
     """Plot the norm of the residual at every point of the plane, relative to the norm of the signal."""
     norms = np.linalg.norm(grid, axis=1) if isinstance(model, DL) else 1.0
     residuals = (model.reconstruction_error(grid) / norms).reshape(len(side), -1)
-    drawn = panel.contourf(side, side, residuals, np.linspace(0.0, 1.0, 11), cmap="cividis_r")
+    drawn = panel.contourf(side, side, residuals, np.linspace(0.0, 1.0, 11), cmap="cividis")
     panel.scatter(*X.T, s=1.5, color="white")
     panel.set(title=title, aspect="equal", xticks=[], yticks=[])
     return drawn
@@ -118,7 +118,7 @@ codes = kernel.transform(X)
 most_used = np.argsort(-(codes != 0).sum(axis=0))[:4]
 figure, panels = plt.subplots(1, 4, figsize=(10.5, 2.9))
 for panel, atom in zip(panels, most_used, strict=True):
-    drawn = panel.contourf(side, side, values[:, atom].reshape(len(side), -1), np.linspace(-1, 1, 11), cmap="PuOr_r")
+    drawn = panel.contourf(side, side, values[:, atom].reshape(len(side), -1), np.linspace(-1, 1, 11), cmap="RdBu_r")
     panel.scatter(*X.T, s=1, color="0.3")
     panel.set(title=f"atom {atom}", aspect="equal", xticks=[], yticks=[])
 figure.colorbar(drawn, ax=panels, label="inner product with the atom", shrink=0.85)
@@ -136,7 +136,7 @@ plt.show()
 order = np.argsort([np.average(angles, weights=np.abs(codes[:, j]) + 1e-9) for j in range(codes.shape[1])])
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), width_ratios=(1.7, 1.0))
 limit = np.abs(codes).max()
-image = panels[0].imshow(codes.T[order], aspect="auto", cmap="PuOr_r", vmin=-limit, vmax=limit, interpolation="none")
+image = panels[0].imshow(codes.T[order], aspect="auto", cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none")
 panels[0].set(xlabel="signal, along the spiral", ylabel="atom", title="codes")
 figure.colorbar(image, ax=panels[0])
 sparsities = [1, 2, 3, 4, 6, 8]

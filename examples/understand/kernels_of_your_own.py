@@ -56,7 +56,7 @@ for panel, (name, kernel) in zip(panels.ravel(), kernels.items(), strict=True):
     # Residuals relative to the norm sqrt(k(x, x)), so that kernels can be compared.
     norms = np.sqrt([model.kernel_(x[None], x[None])[0, 0] for x in grid])
     residuals = model.reconstruction_error(grid) / norms
-    drawn = panel.contourf(columns, rows, residuals.reshape(columns.shape), np.linspace(0, 1, 11), cmap="cividis_r")
+    drawn = panel.contourf(columns, rows, residuals.reshape(columns.shape), np.linspace(0, 1, 11), cmap="cividis")
     panel.scatter(*X.T, s=2, color="white")
     panel.set(title=name, xticks=[], yticks=[])
 figure.colorbar(drawn, ax=panels, label="relative residual")
