@@ -31,10 +31,11 @@ N_TIMED, REPEATS = 500, 41  # short runs, which other processes rarely interrupt
 REFITTED = 500  # signals with least squares on the support
 GREEDY = {"OMP": {"pursuit": "omp"}, "OLS": {}, "non-negative OLS": {"positive_code": True}}
 PENALISED = {"L1": {}, "non-negative L1": {"positive_code": True}}
+COLORS = {"OMP": "C0", "OLS": "C1", "L1": "C2"}
 
 
 class Point(NamedTuple):
-    """Non-zeros per signal, share of the energy left, that left by least squares on the support, microseconds."""
+    """Non-zeros per signal, share of the energy lost, that lost by least squares on the support, microseconds."""
 
     n_nonzero: float
     left: float
@@ -105,25 +106,25 @@ def plot(found: dict[str, list[Point]], path: Path) -> None:
         figure, axes = plt.subplots(2, 2, figsize=(9.0, 5.6), layout="constrained", sharex=True, sharey="row")
         for name, points in found.items():
             column = int(name.startswith("non-negative"))
-            own = np.array(points)
+            own, color = np.array(points), COLORS[name.rsplit(" ", 1)[-1]]
             for row, values in enumerate((100.0 * own[:, 1], own[:, 3])):
-                axes[row, column].plot(own[:, 0], values, marker="o", label=name)
+                axes[row, column].plot(own[:, 0], values, marker="o", color=color, label=name)
             if name in PENALISED:
-                axes[0, column].plot(own[:, 0], 100.0 * own[:, 2], marker="o", ls="--", label=f"{name}, refitted")
+                axes[0, column].plot(own[:, 0], 100 * own[:, 2], "o--", color=color, label=f"{name}, refitted")
         for ax, title in zip(axes[0], ("patches without their mean", "patches as they are"), strict=True):
             ax.set(title=title, yscale="log")
             ax.legend()
         for ax in axes[1]:
             ax.set(xlabel="non-zeros per signal", ylim=(0.0, None))
-        axes[0, 0].set_ylabel("energy left (%)")
+        axes[0, 0].set_ylabel("energy lost (%)")
         axes[1, 0].set_ylabel("microseconds per signal")
         figure.savefig(path)
     plt.close(figure)
 
 
 def table(found: dict[str, list[Point]]) -> Iterator[str]:
-    """Lines of the table: energy left, and time, at some numbers of non-zeros."""
-    columns = " | ".join(f"energy left, {s} non-zeros" for s in SHOWN)
+    """Lines of the table: energy lost, and time, at some numbers of non-zeros."""
+    columns = " | ".join(f"energy lost, {s} non-zeros" for s in SHOWN)
     yield f"| codes | {columns} | microseconds, {SHOWN[1]} and {SHOWN[-1]} |"
     yield "|---" * (len(SHOWN) + 2) + "|"
     for name, points in found.items():

@@ -48,6 +48,8 @@ suppress_warnings = ["config.cache"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
+# Methods without their class: the column beside the page is narrow.
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

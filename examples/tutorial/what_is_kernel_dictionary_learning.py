@@ -130,7 +130,7 @@ plt.show()
 #
 # In the left panel below, each column is the code of one signal, in the order of the signals along the spiral.
 # Neighbouring signals share atoms, and no signal uses more than three. The right panel shows the fraction of the
-# signals' energy that is left when codes with other numbers of non-zeros are turned back into signals. Beyond three
+# signals' energy that is kept when codes with other numbers of non-zeros are turned back into signals. Beyond three
 # non-zeros there is little to gain.
 
 order = np.argsort([np.average(angles, weights=np.abs(codes[:, j]) + 1e-9) for j in range(codes.shape[1])])

@@ -34,7 +34,7 @@ print(f"median {median:.4f}, best {best:.4f}, accuracy {search.best_score_:.1%}"
 
 # %%
 # The left panel shows the accuracy with its standard error. Up to the median, the differences are within chance; beyond
-# it, the kernel is too narrow. The right panel shows the score, the fraction of the signals' energy that is left when
+# it, the kernel is too narrow. The right panel shows the score, the fraction of the signals' energy that is kept when
 # codes of 4 atoms are turned back into signals. It prefers wider kernels than the classifier does.
 accuracy = search.cv_results_["mean_test_score"]
 spread = search.cv_results_["std_test_score"] / np.sqrt(folds.get_n_splits())

@@ -73,7 +73,7 @@ plt.show()
 
 # %%
 # For data in the plane, contours show the residuals of a dictionary, with its kernel vectors. scikit-learn's display
-# shows the scores of an outlier detector, and the regions of a classifier, here in a pipeline.
+# shows the scores of an outlier detector, yellow where they are low, and the regions of a classifier in a pipeline.
 moons, side = make_moons(400, noise=0.12, random_state=0)
 figure, axes = plt.subplots(1, 3, figsize=(13.0, 3.8))
 dictionary = ORKDL(n_components=10, n_kernel_vectors=20, n_nonzero_coefs=2, random_state=0).fit(moons)
@@ -83,7 +83,10 @@ figure.colorbar(axes[0].contourf(x, y, residuals, 12, cmap="cividis"), ax=axes[0
 KernelVectorsDisplay.from_estimator(dictionary, ax=axes[0], s=30)
 detector = KDLOutlierDetector(random_state=0).fit(moons)
 pipeline = make_pipeline(StandardScaler(), KDLClassifier(random_state=0)).fit(moons, side)
-for estimator, response, ax in ((detector, "decision_function", axes[1]), (pipeline, "predict", axes[2])):
-    DecisionBoundaryDisplay.from_estimator(estimator, moons, response_method=response, ax=ax, alpha=0.6)
-    ax.scatter(*moons.T, c=side, s=12, edgecolors="black", linewidths=0.4)
+for estimator, response, ax, colors in (
+    (detector, "decision_function", axes[1], "cividis_r"),
+    (pipeline, "predict", axes[2], "coolwarm"),
+):
+    DecisionBoundaryDisplay.from_estimator(estimator, moons, response_method=response, ax=ax, alpha=0.6, cmap=colors)
+    ax.scatter(*moons.T, c=side, cmap="coolwarm", s=12, edgecolors="black", linewidths=0.4)
 plt.show()

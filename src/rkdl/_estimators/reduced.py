@@ -281,7 +281,7 @@ class ORKDL(KernelLearner):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MORKDL(KernelLearner):
-    """Mixed optimized reduced kernel dictionary learning (MORKDL-D): ORKDL-D with a linear term.
+    """Mixed optimized reduced kernel dictionary learning (MORKDL-D), with a linear term.
 
     The term ``lambda |Y - X D|^2``, X sparse, keeps the kernel vectors D a good linear dictionary of the signals Y.
 
