@@ -132,13 +132,19 @@ def _list_columns(rows, first, places, values, count):
     count = np.uint64(count)
     size = rows.shape[1]
     step = 4 * (VECTOR_BYTES // rows.itemsize)
-    for start in range(0, size, step):
+    whole = size // step * step
+    for start in range(0, whole, step):
+        mask = np.uint64(0)
+        for j in range(ROW_BLOCK):
+            mask |= _mask(rows, (first + j) * size + start)
+        count = _append_columns(rows, first, start, mask, places, values, count)
+    if whole < size:
         # The last vectors overlap those before, whose columns are listed already.
-        begin = min(start, size - step)
+        begin = size - step
         mask = np.uint64(0)
         for j in range(ROW_BLOCK):
             mask |= _mask(rows, (first + j) * size + begin)
-        listed = np.uint64(start - begin)
+        listed = np.uint64(whole - begin)
         count = _append_columns(rows, first, begin, mask >> listed << listed, places, values, count)
     return np.int64(count)
 
