@@ -213,7 +213,7 @@ def measure_stream(folder: Path, small: bool, plot: Path | None = None) -> Itera
     yield "| method | fit, 1 iteration | partial_fit, 1 epoch (seeds) | ratio |"
     yield "|---|---|---|---|"
     for name, model in stream_models(small).items():
-        if isinstance(model, ORKDL):
+        if isinstance(model, ORKDL | MORKDL):
             # Start from given atoms: otherwise `fit` begins with iterations on fixed kernel vectors, unlike a stream.
             start = clone(model).set_params(max_iter=1).fit(X[:500])
             model.set_params(init=start.dual_components_, kernel_vectors=start.kernel_vectors_)
@@ -306,7 +306,7 @@ def cost_by_formula(model: DL, n: int, p: int, m: int, itemsize: int) -> Cost:
     """The formulas of docs/scale.md, for a line search that never backtracks."""
     vectors = 0 if type(model) is DL else p * m * 4 if isinstance(model, FourierDL) else p * m * 8
     coding = Cost(1, (n * p + n * n) * itemsize + vectors, (n * n + n * p + 2) * 8)
-    k = model.n_inner_iter if isinstance(model, ORKDL) else 0
+    k = model.n_inner_iter if isinstance(model, ORKDL | MORKDL) else 0
     if k == 0:
         return coding
     sent = 2 * coding.sent + ((k + 1) * p * m + k * n * p) * itemsize

@@ -96,9 +96,9 @@ def test_missing_values_where_kernel_vectors_are_far_off(dtype):
 
 
 def test_numbers_that_leave_the_range_are_an_error():
-    with pytest.raises(ValueError, match="leaves the range of float32"):
+    with pytest.raises(ValueError, match=r"leaves? the range of float32"):
         classifier().fit((X * 1e-40).astype(np.float32), targets(X) > 0.0)
-    with pytest.raises(ValueError, match="leaves the range of float32"):
+    with pytest.raises(ValueError, match=r"leaves? the range of float32"):
         regressor().fit(X.astype(np.float32), targets(X) * 1e40)
     for scale in (1e-300, 1e160, 1e300):
         with pytest.raises(ValueError, match="scale y"):
@@ -209,5 +209,5 @@ def test_class_weights_are_saved(labels, tmp_path):
     again = load(tmp_path / "model")
     assert again.class_weight == {labels[0]: 2.0, labels[1]: 1}
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(ValueError, match="holds objects"):
+    with pytest.raises(ValueError, match="contains Python objects"):
         model.set_params(class_weight={("a",): 1.0}).save(tmp_path / "model")

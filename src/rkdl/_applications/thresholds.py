@@ -14,7 +14,7 @@ EQUAL = 1e-3
 # Shapes that the tail of distances may have, and the share of it beyond the fence.
 SHAPES, RARE = (-0.1, 0.15), 0.0025
 # Share of inliers beyond the threshold, if their tail is exponential, and bounds for it with any tail.
-FALSE_ALARMS, LEAST_SHARE, MOST, ENOUGH = 0.003, 0.002, 0.01, 200
+FALSE_ALARMS, LEAST_SHARE, MOST, ENOUGH = 0.001, 0.002, 0.01, 200
 N_STEPS = 10
 
 
@@ -32,9 +32,9 @@ def threshold(anomalies: np.ndarray, is_inlier: np.ndarray) -> float:
 
     All that lies below is an inlier too. Of `ENOUGH` anomalies, at least `LEAST_SHARE` are beyond the threshold.
     """
+    highest = float(np.quantile(anomalies, 1.0 - LEAST_SHARE))
     for _ in range(N_STEPS):
-        points = np.quantile(anomalies[is_inlier], (0.75, 0.95, 1.0 - MOST, 1.0 - LEAST_SHARE))
-        quarter, twentieth, lowest, highest = (float(point) for point in points)
+        quarter, twentieth, lowest = (float(q) for q in np.quantile(anomalies[is_inlier], (0.75, 0.95, 1.0 - MOST)))
         step = max(twentieth - quarter, EQUAL) * math.log(0.05 / FALSE_ALARMS) / math.log(5.0)
         found = max(twentieth + step, lowest)
         found = min(found, highest) if len(anomalies) >= ENOUGH else found

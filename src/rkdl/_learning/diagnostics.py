@@ -88,16 +88,20 @@ def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
         return
     rows = sample.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        # A gross outlier does not set them.
-        spreads = np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0))
-    varies = ((rows == np.median(rows, axis=0)).mean(axis=0) < 0.5) & (spreads > 0.0) & np.isfinite(spreads)
-    columns, levels = np.flatnonzero(varies), np.log10(spreads[varies])
-    if len(levels) < 2 or np.ptp(levels) < 1.0 or np.median(np.abs(np.diff(levels))) < STEP:
+        # Of all values and of the inner ones, so that neither a gross outlier nor the tails of scaled columns count.
+        spreads = np.stack([rows.std(axis=0), np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0))])
+    varies = (rows == np.median(rows, axis=0)).mean(axis=0) < 0.5
+    columns = np.flatnonzero(varies & (spreads > 0.0).all(axis=0) & np.isfinite(spreads).all(axis=0))
+    if len(columns) < 2:
         return
-    high, low = columns[levels.argmax()], columns[levels.argmin()]
+    levels = np.log10(spreads[:, columns])
+    high, low = levels.min(axis=0).argmax(), levels.max(axis=0).argmin()
+    ratio = levels[:, high].min() - levels[:, low].max()
+    if ratio < 1.0 or np.median(np.abs(np.diff(levels[0]))) < STEP:
+        return
     warn(
-        f"Column {high} of X varies at least {10 ** int(np.ptp(levels)):,} times as much as column {low} (counted from "
-        f"0), and decides most distances of an RBF kernel: scale the columns first, for example with "
+        f"Column {columns[high]} of X varies at least {10 ** int(ratio):,} times as much as column {columns[low]} "
+        f"(counted from 0), and decides most distances of an RBF kernel: scale the columns first, for example with "
         f"make_pipeline(RobustScaler(), ...) of scikit-learn."
     )
 
