@@ -132,13 +132,19 @@ def _list_columns(rows, first, places, values, count):
     count = np.uint64(count)
     size = rows.shape[1]
     step = 4 * (VECTOR_BYTES // rows.itemsize)
-    for start in range(0, size, step):
+    whole = size // step * step
+    for start in range(0, whole, step):
+        mask = np.uint64(0)
+        for j in range(ROW_BLOCK):
+            mask |= _mask(rows, (first + j) * size + start)
+        count = _append_columns(rows, first, start, mask, places, values, count)
+    if whole < size:
         # The last vectors overlap those before, whose columns are listed already.
-        begin = min(start, size - step)
+        begin = size - step
         mask = np.uint64(0)
         for j in range(ROW_BLOCK):
             mask |= _mask(rows, (first + j) * size + begin)
-        listed = np.uint64(start - begin)
+        listed = np.uint64(whole - begin)
         count = _append_columns(rows, first, begin, mask >> listed << listed, places, values, count)
     return np.int64(count)
 
@@ -193,13 +199,50 @@ def multiply_rows(rows, transposed, products):
 
 
 @compiled(**_OPTIONS)
-def _append_row(row, t, group, n_columns, places, values, counts):
-    """Append row t and its numbers in a group of columns to the list of this group."""
-    count = counts[group]
-    places[group, np.uint64(count)] = t
-    for j in range(n_columns):
-        values[group, np.uint64(count), j] = row[group * np.uint64(ROW_BLOCK) + np.uint64(j)]
-    counts[group] = count + 1
+def _find_fours(rows, first, masks):
+    """One bit per four neighbouring columns that are not all zero, for the `len(masks)` rows from `first` on."""
+    size = rows.shape[1]
+    step = 4 * (VECTOR_BYTES // rows.itemsize)
+    for i in range(len(masks)):
+        for number in range(masks.shape[1]):
+            # The last vectors overlap those before, whose columns are listed already.
+            begin = min(number * step, size - step)
+            mask = _mask(rows, (first + i) * size + begin) >> np.uint64(number * step - begin)
+            mask |= mask >> np.uint64(1)
+            mask |= mask >> np.uint64(2)
+            masks[i, number] = mask & np.uint64(0x1111111111111111)
+
+
+@compiled(**_OPTIONS)
+def _list_rows(rows, first, start, masks, places, values, counts):
+    """List, for every four of the columns from `start` on, the rows that are not zero there and their numbers."""
+    size = rows.shape[1]
+    is_whole = start + 4 * (VECTOR_BYTES // rows.itemsize) <= size
+    counts[:] = 0
+    for i in range(len(masks)):
+        mask = masks[i]
+        t = first + i
+        row = rows[t]
+        while mask != 0:
+            offset = np.uint64(_lowest(mask))
+            group = offset >> np.uint64(2)
+            count = counts[group]
+            places[group, np.uint64(count)] = t
+            column, target = np.uint64(start) + offset, values[group, np.uint64(count)]
+            if is_whole:
+                # Read before anything is written, so that the four are moved as one vector.
+                four = (
+                    row[column + np.uint64(0)],
+                    row[column + np.uint64(1)],
+                    row[column + np.uint64(2)],
+                    row[column + np.uint64(3)],
+                )
+                target[0], target[1], target[2], target[3] = four
+            else:
+                for j in range(min(ROW_BLOCK, size - np.int64(column))):
+                    target[j] = row[np.int64(column) + j]
+            counts[group] = count + 1
+            mask &= mask - np.uint64(1)
 
 
 @compiled(**_OPTIONS)
@@ -208,38 +251,29 @@ def combine_rows(rows, weights, totals):
     n_rows, size = rows.shape
     lanes = VECTOR_BYTES // rows.itemsize
     step = 4 * lanes
-    whole = size // step * step
     n_vectors = weights.shape[1] // lanes
-    n_groups = len(totals) // ROW_BLOCK
     n_batch = min(n_rows, max(16, _SEARCHED // (size * rows.itemsize)))
     # Lists a power of two apart would compete for the same cache lines.
     pitch = n_batch + 9 - n_batch % 8
+    masks = np.empty((n_batch, -(-size // step)), dtype=np.uint64)
     # For every group of four columns the rows that are not zero there, and their numbers.
-    places = np.empty((n_groups, pitch), dtype=np.int32)
-    values = np.empty((n_groups, pitch, ROW_BLOCK), dtype=rows.dtype)
-    counts = np.zeros(n_groups, dtype=np.int64)
+    places = np.empty((step // ROW_BLOCK, pitch), dtype=np.int32)
+    values = np.empty((step // ROW_BLOCK, pitch, ROW_BLOCK), dtype=rows.dtype)
+    counts = np.zeros(step // ROW_BLOCK, dtype=np.int64)
     for first in range(0, n_rows, n_batch):
-        counts[:] = 0
-        for t in range(first, min(first + n_batch, n_rows)):
-            row = rows[t]
-            for start in range(0, whole, step):
-                mask = _mask(rows, t * size + start)
-                mask |= mask >> np.uint64(1)
-                mask |= mask >> np.uint64(2)
-                mask &= np.uint64(0x1111111111111111)
-                while mask != 0:
-                    place = np.uint64(start + _lowest(mask))
-                    _append_row(row, t, place >> np.uint64(2), ROW_BLOCK, places, values, counts)
-                    mask &= mask - np.uint64(1)
-            for start in range(whole, size, ROW_BLOCK):
-                place = np.uint64(start)
-                _append_row(row, t, place >> np.uint64(2), min(ROW_BLOCK, size - start), places, values, counts)
-        for group in range(n_groups):
-            entry = group * pitch
-            stop = entry + counts[group]
-            vector = 0
-            while vector < n_vectors and stop > entry:
-                n_block = _block_vectors(n_vectors - vector)
-                column = vector * lanes
-                _accumulate(n_block, places, values, entry, stop, weights, column, totals, group * ROW_BLOCK, column)
-                vector += n_block
+        n_here = min(n_batch, n_rows - first)
+        # Rows are read once, in order; later reads hit the cache.
+        _find_fours(rows, first, masks[:n_here])
+        for number in range(masks.shape[1]):
+            start = number * step
+            _list_rows(rows, first, start, masks[:n_here, number], places, values, counts)
+            for group in range(len(counts)):
+                entry = group * pitch
+                stop = entry + counts[group]
+                vector = 0
+                while vector < n_vectors and stop > entry:
+                    n_block = _block_vectors(n_vectors - vector)
+                    column = vector * lanes
+                    row = start + group * ROW_BLOCK
+                    _accumulate(n_block, places, values, entry, stop, weights, column, totals, row, column)
+                    vector += n_block
