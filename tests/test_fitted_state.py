@@ -171,7 +171,7 @@ def test_a_kernel_set_to_precomputed_waits_for_the_next_fit():
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=name_of)
 def test_fitted_arrays_that_do_not_fit_together_are_an_error(estimator):
-    """Compiled code read out of bounds where inner products of fewer atoms were set."""
+    """Compiled code read out of bounds where inner products of fewer atoms, or zeros, were set."""
     model = clone(estimator).fit(X, Y)
     method = getattr(model, "transform" if hasattr(model, "transform") else "score_samples")
     arrays = {name: value for name, value in vars(model).items() if name in PARTS and np.ndim(value) > 1}
@@ -184,4 +184,6 @@ def test_fitted_arrays_that_do_not_fit_together_are_an_error(estimator):
             setattr(model, name, part)
             with pytest.raises(ValueError, match="were changed and cannot be used"):
                 method(X)
+        setattr(model, name, array * 0.0)
+        method(X)
         setattr(model, name, array)

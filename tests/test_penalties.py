@@ -69,6 +69,13 @@ class TestLasso:
             wide = (part.astype(float) for part in (X, dictionary, codes))
             assert relative_gaps(*wide, alpha, positive).max() < (1e-4 if dtype == np.float32 else 1e-12)
 
+    def test_a_penalty_of_the_size_of_rounding(self, rng):
+        """The residual was 1e9 times the signal: an atom took the place of another, and was then left out."""
+        dictionary, X = rng.standard_normal((20, 8)), rng.standard_normal((100, 8))
+        dictionary[:12] = dictionary[0] + 1e-7 * dictionary[:12]
+        codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=1e-9)
+        assert (objective(X, dictionary, codes, 1e-9) < 1e3 * (X**2).sum(axis=1)).all()
+
     @each_sign
     @pytest.mark.parametrize(("alpha", "l2"), [(0.3, 0.0), (0.3, 0.5), (0.1, 3.0)])
     def test_scikit_learn(self, rng, positive, alpha, l2):

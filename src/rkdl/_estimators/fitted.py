@@ -55,7 +55,7 @@ TABLES: dict[str, dict[str, Expected]] = {
     "KDL of kernel values": _PRECOMPUTED,
     "SparseCoder": {"components_": Expected("nm", FLOATS), **_EVERY},
     "KDLOutlierDetector": {
-        "gammas_": Expected("k"),
+        "gammas_": Expected("k", least=POSITIVE),
         "kernel_vectors_": Expected("kpm", FLOATS),
         "dual_components_": Expected("knp", FLOATS),
         "grams_": Expected("knn", FLOATS),

@@ -209,8 +209,8 @@ def pursue_signed(
             factor = np.empty((room, width), dtype=dtype)
             entries = factor.reshape(factor.size)
             triangle, rotations = np.zeros((room, room), dtype=dtype), np.empty((2, room), dtype=dtype)
-            rows = np.empty((4, room), dtype=dtype)
-            projections, target, found, signs = rows[0], rows[1], rows[2], rows[3]
+            rows = np.empty((5, room), dtype=dtype)
+            projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
         b = _begin(kind, correlations, t, work, norms, alpha, floor)
         energy, threshold, smallest = squared_norms[t], zero, one
@@ -250,31 +250,36 @@ def pursue_signed(
                     _retreat(kind, work, factor, rotations, alpha, leaving, count, n_vectors, removed, floor)
                     if work[1, b] > floor:
                         break
-                if not (work[1, b] > floor and count < n_nonzero):
-                    work[1, b] = never
-                    continue
-            if count == room:
+            # An atom that stays in the span though it took the place of another gives way to those in use.
+            has_row = not (work[1, b] > floor and count < n_nonzero)
+            if has_row and start == zero:
+                work[1, b] = never
+                continue
+            if not has_row and count == room:
                 needed = min(2 * room, n_nonzero)
                 break
-            root = np.sqrt(work[1, b])
-            projection = (work[0, b] - sign * alpha[b]) / root
-            row = triangle[count]
-            _read_column(entries, room, wide, stride, lanes, b, count, row)
-            row[count] = root
-            smallest = min(smallest, work[1, b])
-            if count == 0:
-                threshold = noise * work[0, b] * work[0, b]
-            chosen[count], signs[count], projections[count], found[count] = b, sign, projection, start
-            work[1, b] = never
-            energy -= projection * projection
-            count += 1
-            entered, has_row = b, False
+            entered, root, projection = b, one, zero
+            if has_row:
+                work[1, b] = never
+            else:
+                root = np.sqrt(work[1, b])
+                projection = (work[0, b] - sign * alpha[b]) / root
+                row = triangle[count]
+                _read_column(entries, room, wide, stride, lanes, b, count, row)
+                row[count] = root
+                smallest = min(smallest, work[1, b])
+                if count == 0:
+                    threshold = noise * work[0, b] * work[0, b]
+                chosen[count], signs[count], projections[count], found[count] = b, sign, projection, start
+                work[1, b] = never
+                energy -= projection * projection
+                count += 1
             while True:
                 # Towards the minimum, as far as no coefficient changes its sign.
-                target[:count] = projections[:count]
-                _solve_back(triangle, count, target)
+                minimum[:count] = projections[:count]
+                _solve_back(triangle, count, minimum)
                 for k in range(count):
-                    target[k] -= found[k]
+                    target[k] = minimum[k] - found[k]
                 leaving, way = _first_zero(found, target, signs, count)
                 is_settled = leaving < 0 or way > one
                 is_done = is_settled and (energy <= residual_tol or (count == n_nonzero and not has_penalty))
@@ -284,11 +289,11 @@ def pursue_signed(
                     last, scale = count - 1, one / root
                     b = _advance(kind, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
                     has_row = True
-                way = one if is_settled else way
+                if is_settled:
+                    found[:count] = minimum[:count]
+                    break
                 for k in range(count):
                     found[k] += way * target[k]
-                if is_settled:
-                    break
                 n_steps += 1
                 atom = chosen[leaving]
                 _read_column(entries, room, wide, stride, lanes, atom, count, target)

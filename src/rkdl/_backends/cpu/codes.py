@@ -122,7 +122,8 @@ def pursue(
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
-    indices, values = np.empty((n_signals, n_nonzero), dtype=np.int32), np.empty((n_signals, n_nonzero), dtype=dtype)
+    # Zeros: a pursuit leaves places out where the Gram matrix, which users can set, lets it choose an atom twice.
+    indices, values = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
     PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
     total = int(counts.sum())
