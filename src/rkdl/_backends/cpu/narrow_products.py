@@ -11,16 +11,16 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.vectors import FAST, INDEX, Vectors, data_of, width_of
+from rkdl._backends.cpu.vectors import FAST, INDEX, Vectors, data_of, emit_prefetch, width_of
 
 # Rows and others whose inner products are computed together, in 24 of AVX-512's 32 registers.
 TILE_ROWS, TILE_OTHERS = 6, 4
 
 
 @intrinsic
-def _inner_products(typingctx, rows, row, others, other, products):
-    """Inner products of the rows from `row` on and the others from `other` on, one tile."""
-    signature = types.void(rows, types.int64, others, types.int64, products)
+def _inner_products(typingctx, rows, row, others, other, products, ahead):
+    """Inner products of the rows from `row` on and the others from `other` on, one tile; prefetches rows `ahead`."""
+    signature = types.void(rows, types.int64, others, types.int64, products, types.int64)
 
     def codegen(context, builder, sig, args):
         vectors = Vectors(context, builder, sig.args[0].dtype)
@@ -38,6 +38,8 @@ def _inner_products(typingctx, rows, row, others, other, products):
             builder.store(vectors.constant(0.0), slot)
         whole = builder.mul(builder.sdiv(size, lanes), lanes)
         with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), whole, lanes, INDEX) as (start, _):
+            for pointer in pointers(row_data, args[5], 2):
+                emit_prefetch(builder, pointer, start)
             factors = [vectors.load(pointer, start) for pointer in right]
             for pointer, line in zip(left, slots, strict=True):
                 numbers = vectors.load(pointer, start)
@@ -75,4 +77,6 @@ def multiply_narrow(rows, others, products):
     for row in range(0, n_rows, TILE_ROWS):
         for other in range(0, n_others, TILE_OTHERS):
             first_row, first_other = min(row, n_rows - TILE_ROWS), min(other, n_others - TILE_OTHERS)
-            _inner_products(rows, first_row, others, first_other, products)
+            # Of the next tiles' rows, which are too short for the processor to foresee them.
+            ahead = min(row + TILE_ROWS + 2 * other // TILE_OTHERS % TILE_ROWS, n_rows - 2)
+            _inner_products(rows, first_row, others, first_other, products, ahead)

@@ -21,6 +21,8 @@ ROW_BLOCK = 4
 # Bytes of rows searched for zeros before they are multiplied: few enough to stay in the cache.
 _SEARCHED = 1 << 19
 
+# Unsigned, so that Numba does not check for negative indices.
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 # Vectors per block.
 _BLOCKS = (4, 2, 1)
 
@@ -231,12 +233,7 @@ def _list_rows(rows, first, start, masks, places, values, counts):
             column, target = np.uint64(start) + offset, values[group, np.uint64(count)]
             if is_whole:
                 # Read before anything is written, so that the four are moved as one vector.
-                four = (
-                    row[column + np.uint64(0)],
-                    row[column + np.uint64(1)],
-                    row[column + np.uint64(2)],
-                    row[column + np.uint64(3)],
-                )
+                four = row[column], row[column + _ONE], row[column + _TWO], row[column + _THREE]
                 target[0], target[1], target[2], target[3] = four
             else:
                 for j in range(min(ROW_BLOCK, size - np.int64(column))):

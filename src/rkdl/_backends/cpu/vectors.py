@@ -118,19 +118,22 @@ def data_of(context, builder, kind, value):
     return context.make_array(kind)(context, builder, value).data
 
 
+def emit_prefetch(builder, data, place) -> None:
+    """Prefetch the cache line of the number at flat index `place`."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    address = builder.bitcast(builder.gep(data, [place], inbounds=True), byte)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    # For reading, high locality, data cache.
+    builder.call(function, [address, *(ir.Constant(flag, n) for n in (0, 3, 1))])
+
+
 @intrinsic
 def prefetch(typingctx, array, place):
     """Prefetch the cache line of the number at flat index `place` of a C-contiguous array."""
-    signature = types.void(array, types.int64)
 
     def codegen(context, builder, sig, args):
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        data = data_of(context, builder, sig.args[0], args[0])
-        address = builder.bitcast(builder.gep(data, [args[1]], inbounds=True), byte)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        # For reading, high locality, data cache.
-        builder.call(function, [address, *(ir.Constant(flag, n) for n in (0, 3, 1))])
+        emit_prefetch(builder, data_of(context, builder, sig.args[0], args[0]), args[1])
         return context.get_dummy_value()
 
-    return signature, codegen
+    return types.void(array, types.int64), codegen
