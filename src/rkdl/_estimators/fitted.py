@@ -40,6 +40,7 @@ _TASK = {
     "feature_relevance_": Expected("m"),
     "losses_": Expected("l"),
     **{name: wanted for name, wanted in _EVERY.items() if name not in ("n_nonzero_coefs_", "n_components_")},
+    "n_iter_": _COUNT,
 }
 _KERNEL_METHODS = ("KDL", "RKDL", "ORKDL", "MORKDL")
 #: What the attributes of an estimator must be, by its name.
@@ -59,7 +60,7 @@ TABLES: dict[str, dict[str, Expected]] = {
         "kernel_vectors_": Expected("kpm", FLOATS),
         "dual_components_": Expected("knp", FLOATS),
         "grams_": Expected("knn", FLOATS),
-        "sizes_": Expected("k2", INTEGERS, least=0, most="n"),
+        "sizes_": Expected("k2", INTEGERS, least=1, most="n"),
         "centre_": Expected("m", FLOATS),
         "scale_": Expected("m", FLOATS, least=POSITIVE),
         "reference_signals_": Expected("srm", FLOATS),
@@ -71,6 +72,7 @@ TABLES: dict[str, dict[str, Expected]] = {
         "recent_learned_": Expected("b", FLAGS, "stream"),
         "n_signals_seen_": Expected("", INTEGERS, "stream", least=0),
         **_EVERY,
+        "n_iter_": _COUNT,
     },
     "KDLClassifier": {
         **_TASK,
