@@ -88,6 +88,10 @@ def make(kind, n_kernel_vectors=12, n_fourier_features=32, **options):
     return kind(**{**COMMON, **options})
 
 
+# Those that every kind of signals is tried with.
+CHUNKED = ["DL-lasso", "DL-positive", "DL", "DL-aksvd", "FourierDL", "RKDL", "RKDL-kmeans", "RKDL-rpcholesky"]
+
+
 class Estimators(dict):
     """The named estimators of `VARIANTS`, all with the same sizes."""
 

@@ -19,7 +19,7 @@ import pytest
 import sklearn
 from scipy import sparse
 
-from helpers import PATIENCE, Estimators, correlated_signals, fitted_bytes, make
+from helpers import CHUNKED, PATIENCE, Estimators, correlated_signals, fitted_bytes, make
 from rkdl import KDL, RKDL, KDLOutlierDetector, config_context, sparse_encode
 
 dask = pytest.importorskip("dask", reason="Dask is not installed")
@@ -30,21 +30,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dask")]
 
 CHUNKS = (300, 200, 450, 250, 300)
-ESTIMATORS = Estimators(
-    *(
-        "DL-lasso",
-        "DL-positive",
-        "DL",
-        "DL-aksvd",
-        "FourierDL",
-        "RKDL",
-        "RKDL-kmeans",
-        "RKDL-rpcholesky",
-        "ORKDL",
-        "ORKDL-gd",
-        "MORKDL",
-    )
-)
+ESTIMATORS = Estimators(*CHUNKED, "ORKDL", "ORKDL-gd", "MORKDL")
 # Of two equal atoms one is never used, and replaced.
 ESTIMATORS["RKDL-unused-atoms"] = make(RKDL, init=np.repeat(np.eye(12)[:4], 2, axis=0))
 copy_of = ESTIMATORS.copy_of

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from helpers import Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
+from helpers import CHUNKED, Estimators, RowSlices, correlated_signals, fitted_bytes, make, poor_models
 from rkdl import DL, RKDL, config_context, sparse_encode
 from rkdl._data import sources as _sources
 from rkdl._data.sources import RowSource
@@ -21,21 +21,7 @@ from rkdl._learning import kernel_vector_choice
 
 pytestmark = poor_models
 
-ESTIMATORS = Estimators(
-    *(
-        "DL-lasso",
-        "DL-positive",
-        "DL",
-        "DL-aksvd",
-        "FourierDL",
-        "KDL",
-        "RKDL",
-        "RKDL-kmeans",
-        "RKDL-random",
-        "RKDL-rpcholesky",
-    ),
-    *("RKDL-callable", "ORKDL", "MORKDL"),
-)
+ESTIMATORS = Estimators(*CHUNKED, "KDL", "RKDL-random", "RKDL-callable", "ORKDL", "MORKDL")
 
 
 class Rows(RowSlices):
