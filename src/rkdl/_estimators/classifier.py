@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight, part_of
+from rkdl._estimators.task_driven import Drawn, Scaling, TaskDriven, counted
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -164,13 +164,13 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             work._fit(signals, labels, weights, check_random_state(self.random_state))
         return self
 
-    def _fit(self, signals: Signals, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
+    def _fit(self, signals: Drawn, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
         """Learn from a part and weight the readouts by the rest; then learn from all, unless the rest is large."""
         held_out = self._hold_out(labels, rng)
         targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
         kept, rest = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         options = self.gamma_, targets[kept], weights[kept], rng, "to weight the readouts"
-        self._set(*self._learn(part_of(signals, kept), *options), signals.dtype)
+        self._set(*self._learn(signals.part(kept), *options), signals.dtype)
         self.readout_weights_ = np.full(2, PRIOR)
         if len(rest):
             readouts = self._readouts(signals.subset(rest))
@@ -353,21 +353,24 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
 
     def _opened(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Signals, np.ndarray, np.ndarray]:
+    ) -> tuple[Drawn, np.ndarray, np.ndarray]:
         """Signals with a positive weight, the numbers of their classes, and their weights; sets unknown classes."""
-        signals = self._read_signals(X, reset=reset)
-        labels = self._read_labels(signals.shape[0], y)
-        weights = check_weights(signals, sample_weight)
+        given = self._read_signals(X, reset=reset, learns=True)
+        weights = check_weights(given, sample_weight)
+        means = None if reset else self.feature_means_
+        signals, labels, weights = counted(given, self._read_labels(y, weights), weights, means)
         if self.class_weight is not None:
             present = np.unique(labels)
             found = compute_class_weight(
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
             weights = check_weights(signals, weights * found[np.searchsorted(present, labels)])
-        return of_positive_weight(signals, labels, weights)
+            rows = np.flatnonzero(weights)
+            signals, labels, weights = signals.part(rows), labels[rows], weights[rows]
+        return signals, labels, weights
 
-    def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
-        """The number of the class of each signal; the classes are set if they are not known."""
+    def _read_labels(self, y: ArrayLike, weights: np.ndarray) -> np.ndarray:
+        """The number of the class of each signal of positive weight; the classes are set if they are not known."""
         if y is None:
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
@@ -379,7 +382,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         except TypeError as error:
             raise ValueError("The labels in y cannot be sorted: make them all numbers or all strings.") from error
         check_classification_targets(given)
-        check_consistent_length(range(n_signals), given)
+        check_consistent_length(weights, given)
+        known = known[np.bincount(labels, weights > 0.0) > 0.0]
         self.classes_ = vars(self).get("classes_", known)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -392,7 +396,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             raise ValueError(
                 f"y holds {unknown.tolist()[0]!r}, none of the classes: give all of them in the first call."
             )
-        return np.searchsorted(self.classes_, known)[labels]
+        return np.searchsorted(self.classes_, given)
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         """Mask of the held-out signals: a share of each class, at least one, never its only one."""
