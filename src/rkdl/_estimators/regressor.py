@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_consistent_length
 from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import Task, squared_error
 from rkdl._backends.arrays import host
-from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import Drawn, TaskDriven, counted
+from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once
+from rkdl._estimators.task_driven import Drawn, TaskDriven, by_blocks, counted
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -109,7 +109,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals, relative to each other; one of weight zero is left out. None: equal weights.
+            Weights of the signals. Whole numbers count as copies: 2 is the same as the signal twice, 0 as none. If any
+            is not whole, or their sum is above ten million, they count relative to each other. None: all 1.
 
         Returns
         -------
@@ -139,7 +140,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals. None: equal weights.
+            Weights of the signals, as for `fit`.
 
         Returns
         -------
@@ -156,7 +157,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             work._continue(signals, (targets - work.target_means_) / work.target_scales_, weights)
         return self
 
-    @with_one_model
+    @by_blocks
     def predict(self, X: MatrixLike) -> Array:
         """Predict the targets of signals.
 
@@ -168,7 +169,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         Returns
         -------
         targets : ndarray of shape (n_signals,) or (n_signals, n_targets)
-            Predictions, in the shape that `fit` was given. A tensor if `X` is one.
+            Predictions, in the shape that `fit` was given. A lazy Dask array or a tensor if `X` is one.
         """
         found = self._read(X, TaskModel.linear)
         return found[:, 0] if self.has_one_target_ else found

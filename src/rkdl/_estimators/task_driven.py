@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -41,8 +42,6 @@ from rkdl._utils.types import Array, Device, MatrixLike, plain_scalar
 
 # Most kernel vectors per signal: with more, a fit overfits.
 VECTORS_PER_SIGNAL = 0.6
-# Signals from which the centre and the variances of the features are computed.
-MOMENT_SAMPLE = 20_000
 # Signals this many times farther from the median than half of them do not count for the scaling.
 FAR = 100.0
 # Largest coordinate that is learned from or read, after scaling: float32 has digits for distances up to it.
@@ -78,6 +77,23 @@ class Scaling(NamedTuple):
     def coordinates(self, rows: Array, centre: Array) -> Array:
         """Rows from this centre, which is where they are, in units of the length; in float32, and none too far."""
         return cast(((rows - centre) / self.length).clip(-LARGEST, LARGEST), np.float32)
+
+
+def by_blocks(method: Callable[[Any, MatrixLike], Array]) -> Callable[[Any, MatrixLike], Array]:
+    """A method `with_one_model` whose result for a Dask array is a lazy one."""
+
+    @with_one_model
+    @wraps(method)
+    def of_model(self: Any, X: MatrixLike) -> Array:
+        if not is_dask(X):
+            return method(self, X)
+        from rkdl._estimators.lazy import call_lazily
+
+        signals = self._read_signals(X, reset=False)
+        empty = method(self, np.zeros((1, signals.shape[1]), dtype=signals.dtype))[:0]
+        return call_lazily(self, method.__name__, signals, empty)
+
+    return of_model
 
 
 @dataclass(eq=False, repr=False)
@@ -119,12 +135,11 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """A learning that starts from k-means centres of the signals as kernel vectors."""
         count = min(self.n_kernel_vectors, max(1, round(VECTORS_PER_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
-        size = max(LARGEST_SAMPLE, SAMPLES_PER_VECTOR * count)
-        few = signals.subset(spread_indices(signals.shape[0], size))
+        few = signals.subset(spread_indices(signals.shape[0], max(LARGEST_SAMPLE, SAMPLES_PER_VECTOR * count)))
         with open_executor(few, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
-        check_scales(RBF(gamma), spread_sample(signals, KERNEL_SAMPLE))
-        scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
+        check_scales(RBF(gamma), spread_sample(few, KERNEL_SAMPLE))
+        scaling = Scaling.of(spread_sample(few, LARGEST_SAMPLE))
         scaled = scaling.coordinates(vectors, scaling.centre)
         task = self._task(n_outputs, signals.shape[0])
         return TaskLearning(task, placed(scaled, signals.device), gamma * scaling.length**2), scaling
@@ -276,7 +291,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
         return to_device(found, X.device) if is_tensor(X) else host(found)
 
-    @with_one_model
+    @by_blocks
     def transform(self, X: MatrixLike) -> Array:
         """Compute the learned features of signals: whitened kernel values.
 
@@ -288,8 +303,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         features : ndarray of shape (n_signals, n_kernel_vectors)
-            Coordinates whose inner products are those of the signals' projections on the kernel vectors. A tensor if
-            `X` is one.
+            Coordinates whose inner products are those of the signals' projections on the kernel vectors. A lazy Dask
+            array or a tensor if `X` is one.
         """
         signals = self._model(np.dtype(np.float64), None)
         backend = backend_of(signals.vectors)
