@@ -8,8 +8,8 @@ import re
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,6 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from rkdl._estimators.saving import load
+from rkdl._execution.config import ON_ROWS
+from rkdl._learning.loop import progress
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import as_path, reading, require
@@ -251,6 +253,22 @@ def read_new(name: str, options: Namespace, fitted: BaseEstimator | Inputs) -> I
     return inputs
 
 
+def _verbosity(options: Namespace) -> int:
+    """How progress is shown: with a bar on a terminal, in lines of a file."""
+    return 0 if sys.stderr is None or options.quiet else 1 if sys.stderr.isatty() else 2
+
+
+@contextmanager
+def counted_rows(options: Namespace, name: str, inputs: Inputs) -> Iterator[None]:
+    """Show how many of the rows are done."""
+    with progress(inputs.X.shape[0], _verbosity(options), name, inputs.unit[:-1]) as bar:
+        token = ON_ROWS.set(None if bar is None else bar.update)
+        try:
+            yield
+        finally:
+            ON_ROWS.reset(token)
+
+
 def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
     """Keep the names of the columns, as after a fit on a data frame, so that later files are read by name."""
     if inputs.names is not None:
@@ -260,9 +278,7 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, and those of --set."""
     known = model.get_params()
-    is_shown = sys.stderr is not None and not options.quiet
-    # A file keeps lines, not a bar that overwrites itself.
-    values = {"random_state": options.seed, "verbose": is_shown * (1 if is_shown and sys.stderr.isatty() else 2)}
+    values = {"random_state": options.seed, "verbose": _verbosity(options)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             if parameter not in known:
