@@ -229,7 +229,7 @@ classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be grea
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
 classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels
 classify X.npy --label pairs.npy --save r -> there are 150 signals and 75 labels
-classify X.npy --save r -> the classes are not known: name them with --label
+classify X.npy --save r -> the labels are missing: name them with --label
 classify X.npy --label y.npy --save y.npy -> y.npy is also an input
 classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
 classify images --label kind --save r -> classes of images are the subfolders

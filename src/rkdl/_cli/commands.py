@@ -82,7 +82,7 @@ def encode(options: Namespace) -> int:
     mean = codes.nnz / codes.shape[0]
     say(
         options,
-        f"{codes.shape[0]:,} {inputs.unit} encoded on {codes.shape[1]} atoms, with {mean:.1f} nonzeros on average, "
+        f"{codes.shape[0]:,} {inputs.unit} encoded with {codes.shape[1]} atoms, {mean:.1f} nonzeros on average, "
         f"saved to {options.out}",
     )
     return 0
@@ -201,7 +201,7 @@ def classify(options: Namespace) -> int:
     inputs = read_inputs(options.data, options)
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
-        raise ValueError(f"{inputs.path}: the classes are not known: {where}")
+        raise ValueError(f"{inputs.path}: the labels are missing: {where}")
     test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
@@ -218,7 +218,7 @@ def classify(options: Namespace) -> int:
     remember_names(first_of(model), inputs)
     if options.save is not None:
         save_model(as_saved(model), options.save)
-    learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
+    learned = f"trained on {inputs.X.shape[0]:,} {inputs.unit} of {len(model.classes_)} classes"
     say(options, f"{learned}{_saved(options.save)}")
     return 0 if test is None else _predict(options, model, test, out)
 
