@@ -24,7 +24,7 @@ from rkdl._learning.loop import progress
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import as_path, reading, require
-from rkdl.datasets._files import TABLE_SUFFIXES, Rows, is_number, listed, read_arrays, read_table, table_numbers
+from rkdl.datasets._files import TABLE_SUFFIXES, Rows, listed, read_arrays, read_table, table_numbers
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -102,7 +102,7 @@ def read_inputs(
     else:
         X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
         if labels is None and options.label is not None:
-            labels = _read_labels(path, options.label, X.shape[0], is_new)
+            labels = _read_labels(path, options.label, is_new)
         inputs = Inputs(path, "signals", X, y=labels)
     X = inputs.X
     if options.float32 and X.dtype != np.float32:
@@ -205,25 +205,16 @@ def _as_labels(path: Path, values: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.ndarray | None:
+def _read_labels(path: Path, label: str, is_new: bool) -> np.ndarray | None:
     """Labels from a file of their own."""
     other = as_path(label)
     if not other.is_file():
         if is_new:
             return None
-        remedy = "name an array in it, or a .npy or .csv file of labels"
+        remedy = "name an array in it, or a .npy file of labels"
         raise DatasetError(path, f"{label!r} is neither an array in it nor a file", remedy)
-    if other.suffix.lower() == ".npy":
-        with reading(other, "an array of labels"):
-            return np.atleast_1d(np.squeeze(np.load(other, allow_pickle=False)))
-    if other.suffix.lower() not in (".csv", ".tsv"):
-        raise DatasetError(other, "labels are read from .npy and .csv files", "save them as one of these")
-    table = read_table(other, header=False, text=["1"])
-    if table.shape[1] != 1:
-        raise DatasetError(other, f"has {table.shape[1]} columns", "labels are a file of one column")
-    # A first line that is not a number is a header if there is one line too many.
-    has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
-    return _as_labels(other, table[1].to_numpy()[int(has_header) :])
+    with reading(other, "a .npy file of labels", "save them with numpy.save"), other.open("rb") as stream:
+        return np.atleast_1d(np.squeeze(np.lib.format.read_array(stream)))
 
 
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
@@ -262,7 +253,7 @@ def _verbosity(options: Namespace) -> int:
 def counted_rows(options: Namespace, name: str, inputs: Inputs) -> Iterator[None]:
     """Show how many of the rows are done."""
     with progress(inputs.X.shape[0], _verbosity(options), name, inputs.unit[:-1]) as bar:
-        token = ON_ROWS.set(None if bar is None else bar.update)
+        token = ON_ROWS.set(lambda start, stop: bar and bar.update(stop - start))
         try:
             yield
         finally:

@@ -74,7 +74,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--explain": _flag("name the columns that make each row abnormal"),
     "--set": _option("set any other parameter; can be repeated", "NAME=VALUE", action="append", default=[]),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
-    "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
+    "--label": _option("column or array of class labels, or a .npy file of them", "NAME"),
     "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
     "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
     "--header": {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from copy import copy
-from itertools import repeat, starmap
+from itertools import repeat
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, ClassVar, Self, TypeVar
@@ -115,14 +115,10 @@ class Executor:
         found, on_rows = list[Result](), ON_ROWS.get()
 
         def consume(result: Result) -> None:
+            on_rows(*self.bounds[len(found)])
             found.append(result)
-            if on_rows is not None:
-                start, stop = self.bounds[len(found) - 1]
-                on_rows(stop - start)
 
         with self.signals.reading(self.bounds, self._threads):
-            if self._threads == 1 and on_rows is None:
-                return list(starmap(task, items))
             in_order(task, items.__getitem__, len(items), self._threads, len(items), consume)
         return found
 
