@@ -109,13 +109,13 @@ class Encoder:
     @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        backend, options = backend_of(self.atoms), self.pursuit._asdict()
-        options |= {"pursuit": options.pop("name"), "dictionary": self.atoms}
-        options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
-        if isinstance(self.pursuit.l2, float) and self.pursuit.l2 == 0.0:
+        backend, (n_nonzero, residual_tol, name, positive, alpha, l2) = backend_of(self.atoms), self.pursuit
+        if isinstance(l2, float) and l2 == 0.0:
             # More atoms than there are coordinates could only fit rounding.
-            options["n_nonzero"] = min(self.pursuit.n_nonzero, self.feature_map.size)
-        return partial(backend.pursue, **options)
+            n_nonzero = min(n_nonzero, self.feature_map.size)
+        gram = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
+        options = {"n_nonzero": n_nonzero, "residual_tol": residual_tol, "pursuit": name, "positive": positive}
+        return partial(backend.pursue, gram=gram, alpha=alpha, l2=l2, dictionary=self.atoms, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
@@ -170,7 +170,7 @@ class Encoder:
     def _is_in_range(self, signals: np.ndarray, correlations: np.ndarray, norms: np.ndarray) -> bool:
         """Whether a chunk can be coded in its dtype; raises if it can be coded in none."""
         flat = correlations.ravel()
-        mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
+        mean_square = float(flat.dot(flat)) / max(1, flat.size)
         if not self.is_linear:
             if not np.isfinite(mean_square):
                 raise NotFiniteError

@@ -106,17 +106,17 @@ class Executor:
         assert totals is not None
         return totals, found
 
-    def map_chunks(self, task: Callable[[int, int, int], Result]) -> list[Result]:
-        """Results of ``task(number, start, stop)`` for every chunk, in this process.
+    def map_chunks(self, task: Callable[[int, int], Result]) -> list[Result]:
+        """Results of ``task(start, stop)`` for every chunk, in this process.
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        items = [(number, *bound) for number, bound in enumerate(self.bounds)]
-        with self.signals.reading(self.bounds, self._threads):
+        bounds = self.bounds
+        with self.signals.reading(bounds, self._threads):
             if self._threads == 1:
-                return list(starmap(task, items))
+                return list(starmap(task, bounds))
             found: list[Result] = []
-            in_order(task, items.__getitem__, len(items), self._threads, len(items), found.append)
+            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), found.append)
             return found
 
     def _wide(self, part: Array) -> Array:

@@ -20,7 +20,7 @@ from rkdl._features.metric import IdentityMetric
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
 from rkdl._learning.chunk_tasks import Features
 from rkdl._learning.diagnostics import check_learned, needs_float64
-from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
+from rkdl._learning.feature_choice import EverySignal, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.gradient_start import FEWEST_STEPS, STEPS, affordable_steps, gradient_atoms
 from rkdl._learning.initial_atoms import initial_atoms
@@ -144,14 +144,12 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         if not is_safe(float(np.mean(sample**2)), np.float64):
             # Refused in the first pass over the data, unless the sample alone is zero.
             return False
-        products = specification.features.sample_products(sample)
+        products, is_narrow = specification.features.sample_products(sample)
         # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
-    if products is None or is_far_off or needs_float64(products, count):
-        return products is not None
-    return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
+    return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:

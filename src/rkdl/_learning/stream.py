@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from rkdl._backends.devices import to_host
 from rkdl._coding.dictionary import FittedDictionary
@@ -54,7 +55,7 @@ class Learning(NamedTuple):
     """How signals are learned, by the current parameters of the estimator."""
 
     specification: Specification
-    rng: np.random.RandomState
+    random_state: np.random.RandomState | int | None
     report: Report
     n_jobs: int | None
 
@@ -222,7 +223,8 @@ class Stream:
 
     def _started(self, executor: Executor, how: Learning, in_float64: bool) -> Stream:
         """The stream with kernel vectors, gamma and first atoms chosen from these signals."""
-        problem, gamma = start_problem(how.specification, executor, how.rng, how.report)
+        rng = check_random_state(how.random_state)
+        problem, gamma = start_problem(how.specification, executor, rng, how.report)
         if warm_up(how.specification, problem, how.report):
             raise KeyboardInterrupt
         assert isinstance(problem, ReducedProblem)
