@@ -114,8 +114,9 @@ class Encoder:
             # More atoms than there are coordinates could only fit rounding.
             n_nonzero = min(n_nonzero, self.feature_map.size)
         gram = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
-        options = {"n_nonzero": n_nonzero, "residual_tol": residual_tol, "pursuit": name, "positive": positive}
-        return partial(backend.pursue, gram=gram, alpha=alpha, l2=l2, dictionary=self.atoms, **options)
+        options: dict[str, Any] = {"n_nonzero": n_nonzero, "residual_tol": residual_tol, "pursuit": name}
+        options |= {"positive": positive, "alpha": alpha, "l2": l2, "dictionary": self.atoms}
+        return partial(backend.pursue, gram=gram, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""

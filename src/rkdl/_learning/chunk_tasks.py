@@ -65,7 +65,8 @@ class EncodeTask(Encoder):
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations, norms = self.observe(signals, None if state is None else state.features)
         codes, residuals = self.pursue(correlations, squared_norms=norms)
-        weights, kept, half, squares = None if state is None else state.weights, codes, codes, (norms, residuals)
+        kept: Any = codes
+        half, squares, weights = kept, (norms, residuals), None if state is None else state.weights
         if weights is not None:
             kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
             squares = norms * weights, residuals * weights

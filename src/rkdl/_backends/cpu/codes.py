@@ -135,10 +135,10 @@ def pursue(
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
     # Zeros: a pursuit leaves places out where the Gram matrix, which users can set, lets it choose an atom twice.
-    indices, values = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
+    room = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    total = PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
-    indices, values = indices.ravel(), values.ravel()
+    total = PURSUITS[pursuit](positive, alpha, l2, *problem, *room, counts, residuals)
+    indices, values = room[0].ravel(), room[1].ravel()
     if total < len(indices):
         # Copies, so that the rest of the room is freed.
         indices, values = indices[:total].copy(), values[:total].copy()
