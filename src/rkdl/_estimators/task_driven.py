@@ -222,14 +222,13 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Set the fitted attributes of what was learned."""
         self.losses_, self.n_iter_ = losses, len(losses)
         model = to_host(learning.model(scaling.centre, scaling.variances))
-        vectors = model.vectors / model.scales
-        self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
-        self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
-        mean, scale = self._target_units()
+        vectors, (mean, scale) = (model.vectors / model.scales).astype(np.float64), self._target_units()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
-            self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
-        if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
+            self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
+            found = model.dual * scale, model.intercept * scale + mean, vectors * scaling.length + scaling.centre
+            *parts, scales = (array.astype(dtype) for array in (*found, np.sqrt(self.gammas_)))
+        self.dual_coef_, self.intercept_, self.kernel_vectors_ = parts
+        if not all(np.isfinite(array).all() for array in (*parts, scales)):
             raise ValueError(f"The learned parameters leave the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
@@ -262,7 +261,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 grams,
                 self.feature_variances_ * self.gammas_,
                 state.get("n_nonzero_coefs_", 0),
-                np.full(1, LARGEST * self._length),
+                np.full(1, min(LARGEST * self._length, float(np.finfo(dtype).max))),
             )
             models[dtype, device] = placed(model.as_dtype(dtype), device)
         return models[dtype, device]

@@ -118,6 +118,17 @@ class ResidualTask:
 
 
 @dataclass(frozen=True)
+class ExactResiduals:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+
+    encoder: Encoder
+
+    def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+        squares = cast(self.encoder.residuals(signals)[1], np.float64)
+        return ((squares if state is None else squares * state.weights).sum(),), None
+
+
+@dataclass(frozen=True)
 class Features:
     """The features (c, p) of a chunk, as its state."""
 
