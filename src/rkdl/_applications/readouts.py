@@ -65,8 +65,7 @@ class TaskModel:
     def kernel_values(self, rows: Array) -> Array:
         """Kernel values (c, p); where a number is missing (NaN), their mean over a normal distribution of it."""
         backend = backend_of(rows)
-        with np.errstate(over="ignore"):
-            signals = rows - self.centre
+        signals = rows - self.centre
         signals = (signals if self.reach is None else signals.clip(-self.reach, self.reach)) * self.scales
         is_missing = backend.xp.isnan(signals)
         if not bool(is_missing.any()):

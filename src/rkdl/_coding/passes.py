@@ -217,6 +217,8 @@ def map_rows(
         if own is not None:
             own, rows = own.in_range(rows)
         checked, results[start:stop] = work(own, decoder, rows)
+        if not np.isfinite(results[start:stop]).all():
+            raise NotFiniteError
         return bool(checked.any())
 
     if not any(for_each_chunk(signals, row_width, n_jobs, task)):

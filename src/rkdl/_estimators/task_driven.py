@@ -23,7 +23,7 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed, to_device, to_host
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.passes import for_each_chunk
-from rkdl._data.signals import Signals
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, with_one_model
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
@@ -276,7 +276,11 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             xp = backend_of(rows).xp
             if bool(xp.isinf(rows).any()):
                 check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
-            return read(model, model.kernel_values(rows))
+            with np.errstate(over="ignore", invalid="ignore"):
+                results = read(model, model.kernel_values(rows))
+            if not bool(xp.isfinite(results).all()):
+                raise NotFiniteError
+            return results
 
         found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
         return to_device(found, X.device) if is_tensor(X) else host(found)

@@ -118,17 +118,6 @@ class ResidualTask:
 
 
 @dataclass(frozen=True)
-class ExactResiduals:
-    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
-
-    encoder: Encoder
-
-    def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
-        squares = cast(self.encoder.residuals(signals)[1], np.float64)
-        return ((squares if state is None else squares * state.weights).sum(),), None
-
-
-@dataclass(frozen=True)
 class Features:
     """The features (c, p) of a chunk, as its state."""
 
@@ -136,6 +125,12 @@ class Features:
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+def resolved_energy(encoder: Encoder, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+    squares = cast(encoder.residuals(signals)[1], np.float64)
+    return ((squares if state is None else squares * state.weights).sum(),), None
 
 
 def count_empty(state: ChunkState) -> int:

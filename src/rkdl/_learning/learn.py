@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
-from rkdl._learning.chunk_tasks import ExactResiduals, Features, first_states
+from rkdl._learning.chunk_tasks import Features, first_states, resolved_energy
 from rkdl._learning.diagnostics import check_learned, needs_float64
 from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
@@ -103,7 +104,7 @@ def learn(
         try:
             if _is_lost(problem, dictionary):
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()
-                (square,), _ = executor.map_reduce(ExactResiduals(encoder), first_states(executor))
+                (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
                 history = history.corrected(float(np.sqrt(float(square) / options["n_numbers"])))
             if specification.decoder_alpha is not None:
                 sums = decoder_sums(dictionary, executor)
