@@ -4,7 +4,6 @@ The readouts are those of `rkdl._applications.readouts` in whitened coordinates 
 ``K(D, D) + ridge = L L'``. Let u be the derivative of the loss with respect to the scores, times the factor b for the
 explained energies. For fixed supports, on which the codes z are least squares, the gradients are
 
-
     dW = phi' u     dA_c = 2 (u_c z)' (phi - z A_c)     dphi = u W' + 2 sum_c u_c z A_c     dk = dphi L^-1
     w = dk * k      dd_i = 2 g sum_t w_ti (x_t - d_i)   dlog g = -g sum_ti w_ti (x_t - d_i)^2
 

@@ -85,8 +85,8 @@ def _warn_of_zeros(encoder: Encoder | None) -> None:
     """Warn that a kernel vanishes."""
     if encoder is not None and isinstance(encoder.feature_map, KernelMap):
         warn(
-            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
-            "signals that the dictionary was learned from."
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them like "
+            "the signals that the dictionary was learned from."
         )
 
 
