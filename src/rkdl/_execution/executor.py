@@ -25,7 +25,7 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, Signals, leaves_range
 from rkdl._execution.blas import check_n_jobs, resolve_threads
-from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
+from rkdl._execution.config import CHUNK_BYTES, ON_ROWS, cache_limit, chunk_bounds, plan_chunks
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -111,13 +111,18 @@ class Executor:
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        bounds = self.bounds
+        bounds, found, on_rows = self.bounds, list[Result](), ON_ROWS.get()
+
+        def consume(result: Result) -> None:
+            if on_rows is not None:
+                on_rows(*bounds[len(found)])
+            found.append(result)
+
         with self.signals.reading(bounds, self._threads):
-            if self._threads == 1:
+            if self._threads == 1 and on_rows is None:
                 return list(starmap(task, bounds))
-            found: list[Result] = []
-            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), found.append)
-            return found
+            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), consume)
+        return found
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import dot
+from rkdl._backends.arrays import cast, dot
 from rkdl._backends.base import Codes
 from rkdl._coding.encoder import Encoder
 from rkdl._execution.executor import Executor
@@ -125,6 +125,12 @@ class Features:
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+def resolved_energy(encoder: Encoder, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+    squares = cast(encoder.residuals(signals)[1], np.float64)
+    return ((squares if state is None else squares * state.weights).sum(),), None
 
 
 def count_empty(state: ChunkState) -> int:

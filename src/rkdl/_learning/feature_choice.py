@@ -45,7 +45,7 @@ class FeatureChoice:
         return None if gamma is None else find_gamma(gamma, signals)
 
     def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
-        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype.
+        """Inner products of some signals in feature space; None if the signals are kernel values themselves.
 
         And whether rounding squared norms of the signals to float32 changes the third digit of a kernel value.
         """
@@ -96,8 +96,6 @@ class KernelChoice(FeatureChoice):
         return kernel
 
     def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
-        if self.runs_user_code:
-            return None, False
         kernel = self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
         widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
         rounding = float(np.finfo(np.float32).eps) * float(squared_norms(sample).max())

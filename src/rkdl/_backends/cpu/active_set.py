@@ -194,8 +194,7 @@ def pursue_signed(
     dtype = correlations.dtype
     one, zero, never = dtype.type(1), dtype.type(0), dtype.type(-np.inf)
     has_penalty = alpha.max() > zero
-    # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span.
-    floor = dtype.type(100) * eps if has_penalty else np.sqrt(eps)
+    root_eps = np.sqrt(eps)
     noise = (dtype.type(8) * eps) ** 2
     norms = one + l2
     most_steps = MOST_STEPS * n_nonzero + 20
@@ -213,7 +212,11 @@ def pursue_signed(
             rows = np.empty((5, room), dtype=dtype)
             projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
-        b = _begin(kind, correlations, t, work, norms, alpha, floor)
+        b = _begin(kind, correlations, t, work, norms, alpha, root_eps)
+        # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span; unless it is so
+        # small that it does not bound the coefficients, whose squares times eps are then the error of the objective.
+        is_bound = has_penalty and alpha[b] > root_eps * abs(work[0, b])
+        floor = dtype.type(100) * eps if is_bound else root_eps
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
         while n_steps < most_steps and energy > residual_tol and (count < n_nonzero or has_penalty):
