@@ -171,6 +171,8 @@ class Learner(DictionaryEstimator):
             work._set(learned)
             history = learned.history
             work.errors_, work.update_errors_ = history.returned_errors, np.array(history.update_errors)
+            if learned.error is not None:
+                work.errors_[-1] = learned.error
             work.n_iter_ = len(work.errors_)
             work.__dict__.pop("_stream", None)
         if learned.is_interrupted:

@@ -62,6 +62,7 @@ class Learned(NamedTuple):
     computes_in_float64: bool
     history: History = History()
     is_interrupted: bool = False
+    error: float | None = None  # of the dictionary, where that in the history is rounding
 
 
 class CheckpointRequest(NamedTuple):
@@ -105,7 +106,7 @@ def learn(
             if _is_lost(problem, dictionary):
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()
                 (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
-                history = history.corrected(float(np.sqrt(float(square) / options["n_numbers"])))
+                learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
             if specification.decoder_alpha is not None:
                 sums = decoder_sums(dictionary, executor)
                 decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
@@ -160,10 +161,10 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
 
 def _is_lost(problem: LearningProblem, dictionary: FittedDictionary) -> bool:
     """Whether the error is a difference of squares that float32 does not resolve."""
-    signals = problem.executor.signals
-    is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
-    is_single = signals.dtype == np.float32 and signals.device is None and not dictionary.pursuit.has_penalty
-    return is_difference and is_single and problem.model.objective < UNRESOLVED * problem.energy
+    signals, is_exact = problem.executor.signals, isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+    if is_exact or dictionary.pursuit.has_penalty or signals.dtype != np.float32 or signals.device is not None:
+        return False
+    return problem.model.objective < UNRESOLVED * problem.energy
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
