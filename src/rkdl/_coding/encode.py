@@ -259,7 +259,8 @@ def check_pursuit(
     if residual_tol is not None and not (isinstance(residual_tol, Real) and residual_tol >= 0.0):
         raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
     for name, value in (("alpha", alpha), ("l2", l2)):
-        if not (isinstance(value, Real) and 0.0 <= float(value) < np.inf):
+        # An abstract class takes ten times longer to ask, which small calls notice.
+        if not ((type(value) is float or isinstance(value, Real)) and 0.0 <= float(value) < np.inf):
             raise ValueError(f"{name}={value} must be a penalty, a number of at least 0.")
     if pursuit == "lasso":
         if residual_tol is not None:
@@ -270,7 +271,7 @@ def check_pursuit(
         return Pursuit(n_atoms, -1.0, pursuit, bool(positive_code), float(alpha), float(l2))
     if n_nonzero_coefs is None:
         limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
-    elif not isinstance(n_nonzero_coefs, Integral) or n_nonzero_coefs < 1:
+    elif not (type(n_nonzero_coefs) is int or isinstance(n_nonzero_coefs, Integral)) or n_nonzero_coefs < 1:
         raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be a whole number, at least 1, or None.")
     else:
         limit = int(n_nonzero_coefs)

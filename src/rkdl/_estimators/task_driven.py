@@ -25,7 +25,7 @@ from rkdl._backends.devices import placed, to_device, to_host
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.passes import for_each_chunk
 from rkdl._data.open import gather, is_dask
-from rkdl._data.signals import Result, Signals
+from rkdl._data.signals import NotFiniteError, Result, Signals
 from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, with_one_model
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
@@ -231,14 +231,13 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Set the fitted attributes of what was learned."""
         self.losses_, self.n_iter_ = losses, len(losses)
         model = to_host(learning.model(scaling.centre, scaling.variances))
-        vectors = model.vectors / model.scales
-        self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
-        self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
-        mean, scale = self._target_units()
+        vectors, (mean, scale) = (model.vectors / model.scales).astype(np.float64), self._target_units()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
-            self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
-        if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
+            self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
+            found = model.dual * scale, model.intercept * scale + mean, vectors * scaling.length + scaling.centre
+            *parts, scales = (array.astype(dtype) for array in (*found, np.sqrt(self.gammas_)))
+        self.dual_coef_, self.intercept_, self.kernel_vectors_ = parts
+        if not all(np.isfinite(array).all() for array in (*parts, scales)):
             raise ValueError(f"The learned parameters leave the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
@@ -271,7 +270,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 grams,
                 self.feature_variances_ * self.gammas_,
                 state.get("n_nonzero_coefs_", 0),
-                np.full(1, LARGEST * self._length),
+                np.full(1, min(LARGEST * self._length, float(np.finfo(dtype).max))),
             )
             models[dtype, device] = placed(model.as_dtype(dtype), device)
         return models[dtype, device]
@@ -281,12 +280,16 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         signals = self._read_signals(X, reset=False)
         model = self._model(signals.dtype, signals.device)
 
-        def task(number: int, start: int, stop: int) -> Array:
+        def task(start: int, stop: int) -> Array:
             rows = signals.read(start, stop)
             xp = backend_of(rows).xp
             if bool(xp.isinf(rows).any()):
                 check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
-            return read(model, model.kernel_values(rows))
+            with np.errstate(over="ignore", invalid="ignore"):
+                results = read(model, model.kernel_values(rows))
+            if not bool(xp.isfinite(results).all()):
+                raise NotFiniteError
+            return results
 
         found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
         return to_device(found, X.device) if is_tensor(X) else host(found)
