@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from numbers import Integral, Real
@@ -161,7 +160,6 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self, signals: Drawn, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
     ) -> tuple[TaskLearning, Scaling, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
-        self.__dict__.pop("_learning", None)
         learning, scaling = self._start(signals, gamma, targets.shape[1], rng)
         examples = self._examples(signals, scaling, targets, weights)
         learning.start_atoms(examples, rng)
@@ -182,18 +180,15 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         The loss of a batch is that of the first pass, of signals that were not seen before.
         """
         rng = check_random_state(self.random_state)
-        known, device = vars(self).get("_learning", (None, None))
-        known = known if device == signals.device else None
-        if known is None and "n_iter_" in vars(self):
-            known = self._restored(signals.device, signals.shape[0])
-        elif known is None:
+        is_first = "n_iter_" not in vars(self)
+        if is_first:
             self.gamma_ = find_gamma(self.gamma, signals)
-            known = self._start(signals, self.gamma_, targets.shape[1], rng)
-            known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
-        # A copy, so that a failure leaves the learning as it was.
-        learning, scaling = deepcopy(known)
-        self._learning = (learning, scaling), signals.device
+            learning, scaling = self._start(signals, self.gamma_, targets.shape[1], rng)
+        else:
+            learning, scaling = self._restored(signals.device, signals.shape[0])
         examples = self._examples(signals, scaling, targets, weights)
+        if is_first:
+            learning.start_atoms(examples, rng)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         threads, count = resolve_threads(self.n_jobs), STREAM_PASSES * n_steps
@@ -211,6 +206,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         mean, scale = self._target_units()
         readout = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
         learning.restore(*placed(readout, device))
+        learning.parts["log_sharpness"][:] = float(np.log(vars(self).get("sharpness_", 1.0)))
         return learning, scaling
 
     @property
