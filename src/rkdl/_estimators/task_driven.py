@@ -334,17 +334,17 @@ class Drawn(Signals):
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
-        self.is_in_memory, self.device, self.result_device = signals.is_in_memory, signals.device, signals.result_device
+        self.device, self.is_in_memory = signals.device, signals.is_in_memory
         self._signals, self.rows = signals, rows
 
     def read(self, start: int, stop: int) -> Array:
-        return self.subset(np.arange(start, stop)).read(0, stop - start)
+        return self._signals.subset(self.rows[start:stop]).read(0, stop - start)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return self._signals.with_dtype(self.dtype).take(self.rows[indices])
+        return self._signals.take(self.rows[indices])
 
     def subset(self, indices: np.ndarray) -> Signals:
-        return self._signals.with_dtype(self.dtype).subset(self.rows[indices])
+        return self._signals.subset(self.rows[indices])
 
     def part(self, indices: np.ndarray) -> Drawn:
         """Some of the rows; nothing is copied."""
