@@ -140,12 +140,14 @@ def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None
 def encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol=None, kind="ols"):
     """Sparse codes of all signals: kernel pursuit with gram A M A' and correlations F A'.
 
-    Takes F (N, p); A (n, p); M (p, p); squared_norms (N,), k(y_t, y_t); returns (N, n).
+    Takes F (N, p); A (n, p); M (p, p); squared_norms (N,), k(y_t, y_t); residual_tol, one number or (N,); returns
+    (N, n).
     """
     gram = A @ M @ A.T
     Z = np.zeros((len(F), len(A)))
     for t in range(len(F)):
-        Z[t] = pursuit(gram, A @ F[t], squared_norms[t], n_nonzero_coefs, residual_tol, kind)
+        tolerance = residual_tol[t] if np.ndim(residual_tol) else residual_tol
+        Z[t] = pursuit(gram, A @ F[t], squared_norms[t], n_nonzero_coefs, tolerance, kind)
     return Z
 
 

@@ -94,7 +94,15 @@ def check_fit(model, expected, factor=1.0):
 class TestPursuit:
     """sparse_encode and sparse_encode_gram, atoms of any norm, fewer and more of them than features."""
 
-    tolerances = pytest.mark.parametrize("residual_tol", [None, 0.5, 0.0], ids=["sparsity", "loose", "zero"])
+    TOLERANCES = (
+        {},
+        {"residual_tol": 0.5},
+        {"residual_tol": 0.0},
+        {"residual_tol": np.geomspace(0.1, 1.0, 40)},
+        {"rtol": 0.6},
+        {"residual_tol": 0.3, "rtol": 0.6},
+        {"residual_tol": np.geomspace(0.1, 1.0, 40), "rtol": 0.6},
+    )
 
     @pytest.fixture(params=[4, 11])
     def dictionary(self, request, rng):
@@ -102,13 +110,14 @@ class TestPursuit:
         return atoms * np.geomspace(0.01, 100.0, request.param)[:, None]
 
     @each_pursuit
-    @tolerances
+    @pytest.mark.parametrize("limits", TOLERANCES)
     @pytest.mark.parametrize("n_nonzero_coefs", [1, 3])
-    def test_codes(self, Y, dictionary, pursuit, residual_tol, n_nonzero_coefs):
-        options = {"n_nonzero_coefs": n_nonzero_coefs, "residual_tol": residual_tol, "pursuit": pursuit}
-        squares = np.sum(Y**2, axis=1)
+    def test_codes(self, Y, dictionary, pursuit, limits, n_nonzero_coefs):
+        options = {"n_nonzero_coefs": n_nonzero_coefs, "pursuit": pursuit, **limits}
+        squares, rtol = np.sum(Y**2, axis=1), limits.get("rtol", -1.0)
+        tolerances = np.maximum(limits.get("residual_tol", -1.0), rtol * abs(rtol) * squares)
         expected = reference.encode(
-            Y, dictionary, np.eye(N_FEATURES), squares, n_nonzero_coefs, residual_tol, kind=pursuit
+            Y, dictionary, np.eye(N_FEATURES), squares, n_nonzero_coefs, tolerances, kind=pursuit
         )
         codes = sparse_encode(Y, dictionary, **options)
         np.testing.assert_array_equal(codes != 0, expected != 0)

@@ -21,6 +21,7 @@ GREEDY = ("ols", "omp")
 CODERS = {
     "ols": {"n_nonzero_coefs": 4},
     "omp": {"residual_tol": 3.0, "pursuit": "omp"},
+    "ols-relative": {"rtol": 0.4},
     "ols-positive": {"n_nonzero_coefs": 4, "positive_code": True},
     "omp-positive": {"residual_tol": 3.0, "pursuit": "omp", "positive_code": True},
     "lasso": {"pursuit": "lasso", "alpha": 0.5},

@@ -121,6 +121,10 @@ class Signals:
         """The largest magnitude of all numbers."""
         return max(self._of_pieces(_largest, "extent"), default=0.0)
 
+    def squared_norms(self) -> np.ndarray:
+        """``|y|^2`` (n_signals,) of every signal, in float64."""
+        return np.concatenate(self._of_pieces(_squares, "norms"))
+
     def variance(self) -> float:
         """Variance of all numbers."""
         counts, means, deviations = np.array(self._of_pieces(_moments, "moments")).T
@@ -140,6 +144,10 @@ def _check_finite(rows: Array, name: str) -> None:
 
 def _largest(numbers: Array) -> float:
     return max(float(numbers.max()), -float(numbers.min()))
+
+
+def _squares(rows: Array) -> np.ndarray:
+    return host(squared_norms(cast(rows, np.float64)))
 
 
 def _moments(numbers: Array) -> tuple[int, float, float]:

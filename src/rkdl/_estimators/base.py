@@ -35,6 +35,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     n_nonzero_coefs: int | None = 4
     residual_tol: float | None = None
+    rtol: float | None = None
     pursuit: str = "ols"
     alpha: float = 0.1
     l2: float = 0.0
@@ -46,6 +47,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "rtol": [Interval(Real, 0, None, closed="left"), None],
         "pursuit": [StrOptions(set(PURSUITS))],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "l2": [Interval(Real, 0, None, closed="left")],
@@ -72,11 +74,11 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @property
     def _pursuit_options(self) -> tuple[Any, ...]:
-        return self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.alpha, self.l2, self.positive_code
+        limits = self.n_nonzero_coefs, self.residual_tol, self.rtol
+        return *limits, self.pursuit, self.alpha, self.l2, self.positive_code
 
     def _make_pursuit(self, n_atoms: int) -> Pursuit:
-        limits = self.n_nonzero_coefs, self.residual_tol
-        return check_pursuit(*limits, self.pursuit, n_atoms, self.alpha, self.l2, self.positive_code)
+        return check_pursuit(n_atoms, *self._pursuit_options)
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""

@@ -19,15 +19,17 @@ class DL(Learner):
     n_components : int, default=20
         Number of atoms.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        on, codes are zeros. Only "lasso" has penalties, and it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -125,15 +127,17 @@ class FourierDL(Learner):
         Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        on, codes are zeros. Only "lasso" has penalties, and it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False

@@ -35,15 +35,17 @@ class SparseCoder(DictionaryEstimator):
         Atoms, one per row. They need not have unit norm; atoms of norm zero are never used. None means that the signals
         given to `fit` are the atoms.
     n_nonzero_coefs : int, default=None
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        penalties, and it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
