@@ -128,10 +128,12 @@ class FittedDictionary:
 
     def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
         features, correlations, norms = encoder.observe(rows)
-        codes, squares = encoder.pursue(correlations, squared_norms=norms)
+        observed = encoder.feature_map.observed(rows)
+        codes, squares = encoder.pursue(correlations, squared_norms=norms, observed=observed)
         if encoder.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
-            squares = row_squares(rows - codes.times(encoder.atoms))
+            residuals = features - codes.times(encoder.atoms)
+            squares = row_squares(residuals if observed is None else residuals * observed)
         return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5
 
     def _residuals_of_kernel(self, signals: Signals, norms: Array) -> tuple[Array, Array]:

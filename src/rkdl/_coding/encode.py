@@ -39,6 +39,7 @@ def sparse_encode(
     alpha: float = 0.1,
     l2: float = 0.0,
     positive_code: bool = False,
+    missing: str = "error",
     sparse_output: bool = False,
     device: Any = None,
     n_jobs: int | None = None,
@@ -73,6 +74,8 @@ def sparse_encode(
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known: codes minimise the error of the others.
     sparse_output : bool, default=False
         Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
@@ -100,6 +103,7 @@ def sparse_encode(
     """
     # Sums of a chunk show numbers that are not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
+    signals = signals.with_missing(missing)
     if _stays_on_device(dictionary, signals):
         dictionary = dictionary.detach()
     elif not is_plain(dictionary):
@@ -112,7 +116,7 @@ def sparse_encode(
     squares, limit, share = _limits(residual_tol, rtol, signals.squared_norms)
     options = check_pursuit(len(dictionary), n_nonzero_coefs, limit, share, pursuit, alpha, l2, positive_code)
     unit, norms = unit_rows(dictionary, signals.dtype)
-    encoder = Encoder(LinearMap(n_features), unit, None, options.for_atoms_of(norms))
+    encoder = Encoder(LinearMap(n_features, signals.allows_nan), unit, None, options.for_atoms_of(norms))
     return encode_signals(
         signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms, squared_norms=squares
     )

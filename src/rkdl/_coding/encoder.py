@@ -10,7 +10,7 @@ import numpy as np
 
 from rkdl._backends.arrays import cast, normalize_rows
 from rkdl._backends.base import Backend, ChunkCodes, backend_of, is_tensor
-from rkdl._data.signals import NotFiniteError, is_safe, needs_float64
+from rkdl._data.signals import NotFiniteError, is_safe
 from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._utils.types import Array
 
@@ -159,7 +159,7 @@ class Encoder:
                 norms = backend_of(correlations).as_like(squared_norms, correlations)
             is_array, codes = not is_tensor(correlations), None
             if not is_array or self._is_in_range(signals, correlations, norms):
-                codes, _ = self.pursue(correlations, squared_norms=norms)
+                codes, _ = self.pursue(correlations, squared_norms=norms, observed=self.feature_map.observed(signals))
             if codes is None or (is_array and _have_vanished(correlations, codes.counts)):
                 codes = self.as_float64.codes(signals.astype(np.float64), squared_norms)
                 codes = codes._replace(values=codes.values.astype(signals.dtype))
@@ -211,9 +211,9 @@ class Encoder:
             return True
         if is_safe(mean_square, flat.dtype) and (not self.pursuit.has_tolerance or np.isfinite(norms.sum())):
             return True
-        if not np.isfinite(signals).all():
+        if not np.isfinite(self.feature_map.features(signals)).all():
             raise NotFiniteError
-        return not needs_float64(signals)
+        return not self.feature_map.needs_float64(signals)
 
     def _norms(self, signals: Array, correlations: Array) -> Array:
         """Squared norms of a chunk, infinite where there is no tolerance to compare a residual with."""

@@ -52,6 +52,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         "alpha": [Interval(Real, 0, None, closed="left")],
         "l2": [Interval(Real, 0, None, closed="left")],
         "positive_code": ["boolean"],
+        "missing": [StrOptions({"error", "ignore"})],
         "sparse_output": ["boolean"],
         "device": "no_validation",
         "n_jobs": [Integral, None],
@@ -65,7 +66,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _dictionary(self) -> FittedDictionary:
         """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
-        options = self._pursuit_options
+        options = *self._pursuit_options, getattr(self, "missing", "error")
         dictionary = made_once(self, self._parts, options, self._assemble)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
             # Warns at every call.
@@ -82,7 +83,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
-        signals = read_signals(self, X, reset=reset, device=self.device)
+        missing = getattr(self, "missing", "error")
+        signals = read_signals(self, X, reset=reset, device=self.device, allows_nan=missing == "ignore")
+        signals = signals.with_missing(missing)
         if not reset and getattr(self, "computes_in_float64_", False):
             return signals.with_dtype(np.dtype(np.float64))
         return signals
@@ -259,6 +262,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
             noise = float(noise)
+            if signals.allows_nan:
+                raise ValueError("noise does not allow for missing numbers: predict them first, with noise=None.")
         self._check_decodable(dictionary, signals.dtype)
         return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 
@@ -275,6 +280,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = getattr(self, "missing", "error") == "ignore"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
-from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
+from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -37,6 +37,9 @@ class DL(Learner):
         non-negative least squares on their support.
     positive_dict : bool, default=False
         Whether atoms are non-negative; with `positive_code`, this is a sparse non-negative matrix factorisation.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known. Codes then minimise the error of the
+        known numbers, as do the atoms, and `denoise` predicts the others.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -72,9 +75,10 @@ class DL(Learner):
     errors_ : ndarray of shape (n_iter_,)
         Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
         coded anew. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        added to the squared error. It may increase. Missing numbers have no error.
     update_errors_ : ndarray of shape (n_updates,)
-        Error right after each update, with the codes that the update was computed for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports. With
+        missing numbers, it is an upper bound.
     n_iter_ : int
         Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
@@ -102,10 +106,11 @@ class DL(Learner):
     """
 
     positive_dict: bool = False
+    missing: str = "error"
     half_life: float | None = None
 
     def _features(self) -> FeatureChoice:
-        return FeatureChoice()
+        return SignalFeatures(self.missing == "ignore")
 
     partial_fit = partial_fit
 

@@ -51,6 +51,8 @@ class SparseCoder(DictionaryEstimator):
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known: codes minimise the error of the others.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -88,6 +90,7 @@ class SparseCoder(DictionaryEstimator):
     dictionary: ArrayLike | None = None
     _: KW_ONLY
     n_nonzero_coefs: int | None = None
+    missing: str = "error"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DictionaryEstimator._parameter_constraints,
@@ -148,7 +151,10 @@ class SparseCoder(DictionaryEstimator):
     def _assemble(self) -> FittedDictionary:
         atoms, norms = unit_rows(constant(self.components_), self.components_.dtype)
         return FittedDictionary(
-            LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)).for_atoms_of(norms), norms=norms
+            LinearMap(atoms.shape[1], self.missing == "ignore"),
+            atoms,
+            self._make_pursuit(len(atoms)).for_atoms_of(norms),
+            norms=norms,
         )
 
     def __sklearn_tags__(self) -> Tags:

@@ -13,7 +13,7 @@ import numpy as np
 from rkdl._backends.arrays import cast, host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
-from rkdl._data.signals import NotFiniteError, Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, is_safe, without_nan
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, KernelMap
 from rkdl._features.metric import IdentityMetric
@@ -123,6 +123,7 @@ def open_learning(
 
     They are if float32 has too few digits for them; with None for `in_float64`, a sample decides.
     """
+    signals = signals.with_missing("ignore" if specification.features.ignores_missing else "error")
     if not signals.is_remote:
         in_float64 = _lacks_digits(specification, signals) if in_float64 is None else in_float64
         signals = signals.with_dtype(np.dtype(np.float64)) if in_float64 else signals
@@ -140,6 +141,7 @@ def open_learning(
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     """Whether float32 cannot resolve the residuals of these signals, by a sample."""
     sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+    sample = without_nan(sample) if signals.allows_nan else sample
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if not is_safe(float(np.mean(sample**2)), np.float64):
             # Refused in the first pass over the data, unless the sample alone is zero.
@@ -179,6 +181,8 @@ def start_problem(
     """The learning problem at its start, and gamma; what a saved state holds is not chosen anew."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
+    if signals.allows_nan and specification.atom_update.refits_codes:
+        raise ValueError("atom_update='aksvd' refits codes of complete signals: use 'gram' with missing='ignore'.")
     if signals.weights is not None and specification.atom_update.refits_codes:
         raise ValueError("atom_update='aksvd' refits codes one by one, without weights: use 'gram' with sample_weight.")
     gamma = features.find_gamma(signals)

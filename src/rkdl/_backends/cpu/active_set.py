@@ -26,7 +26,17 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, begin_by, choose, complete_row, pursue_rows
+from rkdl._backends.cpu.pursuit import (
+    SCORES,
+    UNROLL,
+    Block,
+    advance_by,
+    begin_by,
+    choose,
+    complete_row,
+    forget_rows,
+    pursue_rows,
+)
 from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
 Penalty: TypeAlias = "float | np.ndarray"
@@ -173,6 +183,8 @@ def pursue_signed(
     correlations,
     gram,
     dictionary,
+    observed,
+    scales,
     squared_norms,
     residual_tol,
     eps,
@@ -186,7 +198,8 @@ def pursue_signed(
     `kind` is the place in `_SIGNED`. Rows of `penalties` (2, width), padded by zeros, are alpha and l2 of every atom;
     `residuals` do not include them.
     """
-    alpha, l2, is_positive = penalties[0], penalties[1], kind % 2 == 1
+    own, is_positive = penalties.copy(), kind % 2 == 1
+    alpha, l2 = own[0], own[1]
     n_nonzero, width = indices.shape[1], gram.shape[1]
     lanes = VECTOR_BYTES // correlations.itemsize
     n_vectors, stride = width // lanes, UNROLL * lanes
@@ -212,6 +225,12 @@ def pursue_signed(
             rows = np.empty((5, room), dtype=dtype)
             projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
+        if len(observed) != 0:
+            forget_rows(gram, observed, t)
+            for j in range(len(gram)):
+                scale = scales[t, j]
+                alpha[j], l2[j] = penalties[0, j] * scale, penalties[1, j] * scale * scale
+                norms[j] = one + l2[j]
         b = _begin(kind, correlations, t, work, norms, alpha, floor)
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
@@ -285,7 +304,7 @@ def pursue_signed(
                 is_done = is_settled and (energy <= residual_tol or (count == n_nonzero and not has_penalty))
                 if not (has_row or is_done):
                     if len(dictionary) != 0:
-                        complete_row(gram, dictionary, b)
+                        complete_row(gram, dictionary, b, observed, scales, t)
                     last, scale = count - 1, one / root
                     b = _advance(kind, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
                     has_row = True
