@@ -9,10 +9,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rkdl._backends.arrays import cast, normalize_rows
+from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import Backend, ChunkCodes, backend_of, is_tensor
 from rkdl._data.signals import NotFiniteError, is_safe
-from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
+
+# Share of a signal's energy below which float32 does not resolve its residual, a difference of squares.
+UNRESOLVED = 1e-3
 
 
 class Pursuit(NamedTuple):
@@ -177,6 +181,33 @@ class Encoder:
             if not is_tensor(flat) and not np.isfinite(np.dot(flat, flat)):
                 raise NotFiniteError
         return features, correlations, self.feature_map.squared_norms(signals)
+
+    def residuals(self, signals: Array) -> tuple[Array, Array, Array]:
+        """Features, squared residuals and squared norms; residuals that float32 does not resolve are in float64."""
+        features, correlations, norms = self.observe(signals)
+        observed = self.feature_map.observed(signals)
+        codes, squares = self.pursue(correlations, squared_norms=norms, observed=observed)
+        if self.is_linear:
+            # From the residual itself: a difference of squares loses all digits where the fit is close.
+            left = features - codes.times(self.atoms)
+            return features, row_squares(left if observed is None else left * observed), norms
+        is_lost = squares < UNRESOLVED * norms
+        if not is_tensor(squares) and squares.dtype == np.float32 and is_lost.any():
+            rows, (feature_map, atoms, matrix) = signals[is_lost].astype(np.float64), self._in_float64
+            combinations, wide = codes.to_csr(self.n_atoms)[is_lost] @ atoms, feature_map.features(rows)
+            if matrix is None:
+                squares[is_lost] = row_squares(wide - combinations)
+            else:
+                left = (combinations * (combinations @ matrix - 2.0 * wide)).sum(1)
+                squares[is_lost] = (feature_map.squared_norms(rows) + left).clip(min=0.0)
+        return features, squares, norms
+
+    @cached_property
+    def _in_float64(self) -> tuple[FeatureMap, Array, Array | None]:
+        """The map, the atoms, and the metric unless it is the identity, in float64."""
+        feature_map, atoms = self.feature_map.as_dtype(np.dtype(np.float64)), self.atoms.astype(np.float64)
+        matrix = feature_map.matrix(np.dtype(np.float64)) if isinstance(feature_map, KernelMap) else None
+        return feature_map, atoms, matrix
 
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""

@@ -85,8 +85,8 @@ def _warn_of_zeros(encoder: Encoder | None) -> None:
     """Warn that a kernel vanishes."""
     if encoder is not None and isinstance(encoder.feature_map, KernelMap):
         warn(
-            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
-            "signals that the dictionary was learned from."
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them like "
+            "the signals that the dictionary was learned from."
         )
 
 
@@ -217,6 +217,8 @@ def map_rows(
         if own is not None:
             own, rows = own.in_range(rows)
         checked, results[start:stop] = work(own, decoder, rows)
+        if not np.isfinite(results[start:stop]).all():
+            raise NotFiniteError
         return bool(checked.any())
 
     if not any(for_each_chunk(signals, row_width, n_jobs, task)):

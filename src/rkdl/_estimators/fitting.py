@@ -39,7 +39,8 @@ def as_fitted(estimator: Estimator) -> Estimator:
     state = vars(estimator)
     if "n_iter_" not in state and "n_components_" not in state:
         # Only called here: it builds all tags, which takes longer than coding a signal.
-        check_is_fitted(estimator)
+        waits = "This %(name)s waits until batches hold 20 distinct signals, and as many as atoms and kernel vectors."
+        check_is_fitted(estimator, msg=waits if "_stream" in state else None)
         # A coder that needs no fit. The model is not kept: the user may change an array before the next call.
         return clone(estimator).fit()
     view = object.__new__(type(estimator))

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from copy import copy
 from dataclasses import dataclass
-from itertools import repeat, starmap
+from itertools import repeat
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, ClassVar, Self, TypeVar
@@ -26,7 +26,7 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, Signals, leaves_range, without_nan
 from rkdl._execution.blas import check_n_jobs, resolve_threads
-from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
+from rkdl._execution.config import CHUNK_BYTES, ON_ROWS, cache_limit, chunk_bounds, plan_chunks
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -113,12 +113,15 @@ class Executor:
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
         items = [(number, *bound) for number, bound in enumerate(self.bounds)]
+        found, on_rows = list[Result](), ON_ROWS.get()
+
+        def consume(result: Result) -> None:
+            on_rows(*self.bounds[len(found)])
+            found.append(result)
+
         with self.signals.reading(self.bounds, self._threads):
-            if self._threads == 1:
-                return list(starmap(task, items))
-            found: list[Result] = []
-            in_order(task, items.__getitem__, len(items), self._threads, len(items), found.append)
-            return found
+            in_order(task, items.__getitem__, len(items), self._threads, len(items), consume)
+        return found
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""

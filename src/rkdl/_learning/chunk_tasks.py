@@ -134,6 +134,12 @@ class Features:
         return (), self.feature_map.features(signals)
 
 
+def resolved_energy(encoder: Encoder, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+    squares = cast(encoder.residuals(signals)[1], np.float64)
+    return ((squares if state is None else squares * state.weights).sum(),), None
+
+
 def count_empty(state: ChunkState) -> int:
     """Signals of a chunk that are not zero and have a code of zeros."""
     return int(((state.codes.counts == 0) & (state.residuals > 0)).sum())

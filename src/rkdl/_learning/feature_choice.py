@@ -46,7 +46,7 @@ class FeatureChoice:
         return None if gamma is None else find_gamma(gamma, signals)
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
+        """Inner products of some signals in feature space; None if the signals are kernel values themselves."""
         return sample @ sample.T
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
@@ -101,7 +101,7 @@ class KernelChoice(FeatureChoice):
         return kernel
 
     def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return None if self.runs_user_code else self._kernel_of(sample)(sample, sample)
+        return self._kernel_of(sample)(sample, sample)
 
     def has_narrow_kernel(self, sample: np.ndarray) -> bool:
         """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""

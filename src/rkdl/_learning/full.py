@@ -305,10 +305,11 @@ class FullProblem(LearningProblem):
         An atom of unit norm whose coefficients leave nothing but rounding becomes zero, and is replaced later.
         """
         eps = float(np.finfo(self.executor.signals.dtype).eps)
-        rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
+        rounding = eps * (abs(model.atoms) @ cast(self.squared_norms, np.float64) ** 0.5) ** 2
         if not bool((rounding > 10.0 * eps**0.75).any()):
             return model
-        atoms = where((rounding < eps**0.3)[:, None], model.atoms, 0.0)
+        # The pursuit takes an atom for independent of others if they leave more than this of it.
+        atoms = where((rounding < eps**0.5)[:, None], model.atoms, 0.0)
         correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
         return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 

@@ -263,8 +263,7 @@ class Stream:
         problem = self._problem(executor, specification)
         running, error = problem.executor.to_backend(self.running.discounted(share / weight)), None
         if ends_epoch:
-            forgets = specification.half_life is not None and isinstance(specification.features, KernelFeatures)
-            running = learn_batch(problem, running, replaces_vectors=forgets and problem.vector_update is None)
+            running = learn_batch(problem, running)
             objective = problem.model.update_objective
             if not np.isfinite(objective):
                 raise NotFiniteError

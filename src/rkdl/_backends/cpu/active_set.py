@@ -207,8 +207,7 @@ def pursue_signed(
     dtype = correlations.dtype
     one, zero, never = dtype.type(1), dtype.type(0), dtype.type(-np.inf)
     has_penalty = alpha.max() > zero
-    # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span.
-    floor = dtype.type(100) * eps if has_penalty else np.sqrt(eps)
+    root_eps = np.sqrt(eps)
     noise = (dtype.type(8) * eps) ** 2
     norms = one + l2
     most_steps = MOST_STEPS * n_nonzero + 20
@@ -231,7 +230,11 @@ def pursue_signed(
                 scale = scales[t, j]
                 alpha[j], l2[j] = penalties[0, j] * scale, penalties[1, j] * scale * scale
                 norms[j] = one + l2[j]
-        b = _begin(kind, correlations, t, work, norms, alpha, floor)
+        b = _begin(kind, correlations, t, work, norms, alpha, root_eps)
+        # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span; unless it is so
+        # small that it does not bound the coefficients, whose squares times eps are then the error of the objective.
+        is_bound = has_penalty and alpha[b] > root_eps * abs(work[0, b])
+        floor = dtype.type(100) * eps if is_bound else root_eps
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
         while n_steps < most_steps and energy > residual_tol and (count < n_nonzero or has_penalty):

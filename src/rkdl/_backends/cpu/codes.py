@@ -87,7 +87,8 @@ class Codes(NamedTuple):
 def _constants(dtype: np.dtype, residual_tol: float) -> tuple[np.floating, np.floating, np.ndarray]:
     """The tolerance and the rounding unit as numbers of the dtype, and no atoms."""
     found = np.finfo(dtype)
-    tolerance = min(max(residual_tol, -1.0), float(found.max))
+    # A residual that is a difference of squares may be any negative number.
+    tolerance = min(residual_tol, found.max) if residual_tol >= 0.0 else found.min
     return dtype.type(tolerance), dtype.type(found.eps), np.empty((0, 0), dtype=dtype)
 
 
