@@ -42,6 +42,7 @@ CODING = {
     "alpha": [0.5],
     "l2": [0.1],
     "positive_code": [True],
+    "missing": ["ignore"],
     "sparse_output": [True],
     "device": ["cpu"],
     "n_jobs": [2],
