@@ -145,11 +145,11 @@ class AnomalyTask:
     def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # A sum is not finite where a number is not.
-            total, raw = rows.sum(), self.ensemble.anomalies(rows)
+            total, found = rows.sum(), self.ensemble.anomalies(rows)
             if self.locations is None:
-                return (total, 0.0), raw
-            scores = combine(raw, self.locations, self.dtype)
-        return (total, scores.sum()), scores
+                return (total, 0.0), found
+            found = combine(found, self.locations, self.dtype)
+            return (total, found.sum()), found
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""

@@ -193,21 +193,21 @@ class Encoder:
             return features, row_squares(left if observed is None else left * observed), norms
         is_lost = squares < UNRESOLVED * norms
         if not is_tensor(squares) and squares.dtype == np.float32 and is_lost.any():
-            rows, (feature_map, atoms, matrix) = signals[is_lost].astype(np.float64), self._in_float64
-            combinations, wide = codes.to_csr(self.n_atoms)[is_lost] @ atoms, feature_map.features(rows)
-            if matrix is None:
-                squares[is_lost] = row_squares(wide - combinations)
-            else:
-                left = (combinations * (combinations @ matrix - 2.0 * wide)).sum(1)
-                squares[is_lost] = (feature_map.squared_norms(rows) + left).clip(min=0.0)
+            rows, (feature_map, atoms, gram) = signals[is_lost].astype(np.float64), self._in_float64
+            dense = codes.dense(self.n_atoms, np.float64)[is_lost]
+            left = (dense * (dense @ gram - 2.0 * (feature_map.features(rows) @ atoms.T))).sum(1)
+            squares[is_lost] = (feature_map.squared_norms(rows) + left).clip(min=0.0)
         return features, squares, norms
 
     @cached_property
-    def _in_float64(self) -> tuple[FeatureMap, Array, Array | None]:
-        """The map, the atoms, and the metric unless it is the identity, in float64."""
+    def _in_float64(self) -> tuple[FeatureMap, Array, Array]:
+        """The map, the atoms and their inner products in float64."""
         feature_map, atoms = self.feature_map.as_dtype(np.dtype(np.float64)), self.atoms.astype(np.float64)
-        matrix = feature_map.matrix(np.dtype(np.float64)) if isinstance(feature_map, KernelMap) else None
-        return feature_map, atoms, matrix
+        if not isinstance(feature_map, KernelMap):
+            return feature_map, atoms, atoms @ atoms.T
+        # There may be no room for a matrix of all kernel vectors.
+        blocks = np.array_split(feature_map.kernel_vectors, -(-len(feature_map.kernel_vectors) // 256))
+        return feature_map, atoms, atoms @ np.concatenate([feature_map.features(rows) @ atoms.T for rows in blocks])
 
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
@@ -235,7 +235,7 @@ class Encoder:
     def _is_in_range(self, signals: np.ndarray, correlations: np.ndarray, norms: np.ndarray) -> bool:
         """Whether a chunk can be coded in its dtype; raises if it can be coded in none."""
         flat = correlations.ravel()
-        mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
+        mean_square = float(flat.dot(flat)) / max(1, flat.size)
         if not self.is_linear:
             if not np.isfinite(mean_square):
                 raise NotFiniteError

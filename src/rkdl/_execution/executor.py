@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from copy import copy
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import repeat, starmap
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any, ClassVar, Self, TypeVar
@@ -107,20 +107,22 @@ class Executor:
         assert totals is not None
         return totals, found
 
-    def map_chunks(self, task: Callable[[int, int, int], Result]) -> list[Result]:
-        """Results of ``task(number, start, stop)`` for every chunk, in this process.
+    def map_chunks(self, task: Callable[[int, int], Result]) -> list[Result]:
+        """Results of ``task(start, stop)`` for every chunk, in this process.
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        items = [(number, *bound) for number, bound in enumerate(self.bounds)]
-        found, on_rows = list[Result](), ON_ROWS.get()
+        bounds, found, on_rows = self.bounds, list[Result](), ON_ROWS.get()
 
         def consume(result: Result) -> None:
-            on_rows(*self.bounds[len(found)])
+            if on_rows is not None:
+                on_rows(*bounds[len(found)])
             found.append(result)
 
-        with self.signals.reading(self.bounds, self._threads):
-            in_order(task, items.__getitem__, len(items), self._threads, len(items), consume)
+        with self.signals.reading(bounds, self._threads):
+            if self._threads == 1 and on_rows is None:
+                return list(starmap(task, bounds))
+            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), consume)
         return found
 
     def _wide(self, part: Array) -> Array:

@@ -70,15 +70,15 @@ class EncodeTask(Encoder):
             # What is missing is what the codes say: sums for these signals bound the error of what is observed.
             features = where(observed, features, codes.times(self.atoms))
             norms = squared_norms(features)
-        weights, kept, half = None if state is None else state.weights, codes, codes
-        energies = [cast(squares, np.float64) for squares in (norms, residuals)]
+        kept: Any = codes
+        half, squares, weights = kept, (norms, residuals), None if state is None else state.weights
         if weights is not None:
             kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
-            energies = [squares * weights for squares in energies]
+            squares = norms * weights, residuals * weights
+        code_gram, cross_products, *totals = kept.sums(half, features, *squares, self.n_atoms)
         # Codes with penalties minimise the residual and these together, which is the objective then.
         penalty = self.pursuit.penalty(kept, half)
-        totals = (squares.sum() + penalty for squares in energies)
-        sums = SufficientStatistics(half.gram(self.n_atoms), kept.cross_products(features, self.n_atoms), *totals)
+        sums = SufficientStatistics(code_gram, cross_products, *(total + penalty for total in totals))
         coded = ChunkState(kept, residuals, features if self.caches_features else None, weights)
         return sums, coded if self.makes_state else None
 

@@ -9,6 +9,7 @@ signals. Their metric and the atoms' correlations with the signals follow from `
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,8 +81,9 @@ class KernelRows:
         every = self.executor.signals.read(0, self.size)
         matrix = backend_of(every).full((self.size, self.size), 0.0, every)
 
-        def fill(number: int, start: int, stop: int) -> None:
-            for left, right in self.executor.bounds[number:]:
+        def fill(start: int, stop: int) -> None:
+            bounds = self.executor.bounds
+            for left, right in bounds[bounds.index((start, stop)) :]:
                 block = self.block(every[start:stop], every[left:right])
                 matrix[start:stop, left:right] = block
                 if left > start:
@@ -128,7 +130,7 @@ class KernelRows:
         if not is_tensor(right):
             right = np.ascontiguousarray(right)
 
-        def multiply(number: int, start: int, stop: int) -> Array:
+        def multiply(start: int, stop: int) -> Array:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
@@ -145,10 +147,10 @@ class KernelRows:
 
         return self.executor.worker(compute)(rows, None)[1]
 
-    def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
-        """``task(number, start, stop)`` of every chunk."""
+    def for_chunks(self, task: Callable[[int, int], Any]) -> list:
+        """``task(start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
-            return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
+            return list(starmap(task, self.executor.bounds))
         return self.executor.map_chunks(task)
 
 
@@ -251,7 +253,7 @@ class FullProblem(LearningProblem):
         gram = cast(self.model.gram, dtype)
         pursue = self.pursuit.on(backend_of(gram))
 
-        def encode(number: int, start: int, stop: int) -> ChunkState:
+        def encode(start: int, stop: int) -> ChunkState:
             norms = self.squared_norms[start:stop]
             return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms))
 

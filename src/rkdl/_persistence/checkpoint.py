@@ -71,13 +71,6 @@ class History:
             return np.array([self.start_error] if np.isfinite(self.start_error) else [])
         return np.array(self.errors[: int(np.argmin(self.totals)) + 1])
 
-    def corrected(self, error: float) -> History:
-        """The history with this error of the best model."""
-        if not self.totals or min(self.totals) >= self.start_total:
-            return replace(self, start_error=error)
-        best = int(np.argmin(self.totals))
-        return replace(self, errors=[*self.errors[:best], error, *self.errors[best + 1 :]])
-
 
 class Checkpoint:
     """The file that a fit writes its state to, and the state that was found in it.

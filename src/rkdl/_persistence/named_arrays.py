@@ -14,8 +14,6 @@ DOUBLE = (np.dtype(np.float64),)
 INTEGERS = (np.dtype(np.int64), np.dtype(np.int32))
 FLAGS = (np.dtype(np.bool_),)
 POSITIVE = float(np.nextafter(0.0, 1.0))
-# No fit makes arrays of larger numbers: their squares would be infinite.
-LARGEST = float(np.finfo(np.float64).max) ** 0.5
 # Axes that have at least one element: atoms, features, kernel vectors, frequencies, iterations.
 NEVER_EMPTY = "nmpqi"
 
@@ -72,7 +70,7 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
         raise ArrayError(f"{name} is empty")
     if wanted.is_finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise ArrayError(f"{name} holds numbers that are not finite")
-    if wanted.is_finite and array.ndim and array.dtype == np.float64 and (abs(array) > LARGEST).any():
+    if wanted.is_finite and array.ndim and array.dtype == np.float64 and (abs(array) > 1e154).any():
         raise ArrayError(f"{name} holds {abs(array).max():.3g}, whose square leaves the range of float64")
     if np.isfinite(wanted.least) and (array < wanted.least).any():
         least = "a number above 0" if wanted.least == POSITIVE else f"{wanted.least:g} or more"

@@ -212,9 +212,10 @@ def pursue_signed(
     norms = one + l2
     most_steps = MOST_STEPS * n_nonzero + 20
     work = np.zeros((2, width), dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
     room, needed = 0, min(n_nonzero, ROOM)
 
-    t = 0
+    t = total = 0
     while t < len(correlations):
         if room < needed:
             room = needed
@@ -330,36 +331,37 @@ def pursue_signed(
             continue
         for k in range(count):
             index, value = chosen[k], found[k]
-            position = 0
+            position = total
             for q in range(count):
                 position += chosen[q] < index
-            indices[t, position] = index
-            values[t, position] = value
+            indices[position] = index
+            values[position] = value
             energy -= dtype.type(2) * alpha[index] * abs(value) + l2[index] * value * value
         counts[t] = count
         residuals[t] = max(energy, zero)
         t += 1
+        total += count
+    return total
 
 
-def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """Codes with these penalties, of which every atom may have its own (n,)."""
     correlations, gram = problem[:2]
     penalties = np.zeros((2, gram.shape[1]), dtype=gram.dtype)
     for own, penalty in zip(penalties, (alpha, l2), strict=True):
         own[: correlations.shape[1]] = penalty
-    pursue_signed(2 * rule + is_positive, penalties, *problem)
+    total: int = pursue_signed(2 * rule + is_positive, penalties, *problem)
+    return total
 
 
-def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """A greedy pursuit, whose codes are least squares on their support."""
-    if is_positive:
-        _pursue(rule, is_positive, 0.0, 0.0, *problem)
-    else:
-        pursue_rows(rule, *problem)
+    total: int = _pursue(rule, is_positive, 0.0, 0.0, *problem) if is_positive else pursue_rows(rule, *problem)
+    return total
 
 
 # Every pursuit by the name that users give: a function of whether codes are non-negative, the penalties, and the
 # arguments of `pursue_rows` after the first.
-PURSUITS: dict[str, Callable[..., None]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
+PURSUITS: dict[str, Callable[..., int]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
 # By the score of OLS the atom enters that lowers the objective most, which saves steps.
 PURSUITS["lasso"] = partial(_pursue, list(SCORES).index("ols"))

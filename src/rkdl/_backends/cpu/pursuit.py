@@ -283,8 +283,9 @@ def pursue_rows(
     and `gram` starts as zeros: `complete_row` computes a row before it is read. If `observed` has rows, one per signal,
     atoms are multiplied by it, and `scales` makes them of unit norm; `correlations` are with these.
 
-    The first `counts` entries of a row of `indices` and `values` are set, indices ascending, and `residuals` to squared
-    norms, not negative.
+    `indices` and `values` (c, n_nonzero) are room for the entries of all rows, which are written one after another from
+    their beginning, indices ascending in a row. `counts` are their numbers, whose sum is returned, and `residuals`
+    squared norms, not negative.
     """
     n_signals = len(correlations)
     n_nonzero = indices.shape[1]
@@ -310,6 +311,8 @@ def pursue_rows(
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
     coefficients = np.zeros(n_nonzero, dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
 
     for t in range(n_signals):
         if len(observed) != 0:
@@ -355,10 +358,12 @@ def pursue_rows(
         # An atom's position is the number of chosen ones before it: the branches of a sort are unpredictable.
         for k in range(count):
             index = chosen[k]
-            place = 0
+            place = total
             for q in range(count):
                 place += chosen[q] < index
-            indices[t, place] = index
-            values[t, place] = coefficients[k]
+            indices[place] = index
+            values[place] = coefficients[k]
         counts[t] = count
+        total += count
         residuals[t] = max(residual, zero)
+    return total
