@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -463,6 +464,13 @@ class TestArrays:
     def fitted(self, name, *options):
         assert main(["fit", name, *QUICK, *options, "--out", "m"]) == 0
         return rkdl.load("m").dual_components_
+
+    def test_standardising_takes_one_copy(self):
+        np.save("a.npy", np.random.default_rng(0).standard_normal((200_000, 20)))
+        tracemalloc.start()
+        run("fit a.npy --method dl --atoms 4 --iterations 1 --standardize --quiet --out m")
+        assert tracemalloc.get_traced_memory()[1] < 2.0 * 200_000 * 20 * 8
+        tracemalloc.stop()
 
     def test_all_give_the_same(self, images):
         X = images.reshape(120, -1)

@@ -131,11 +131,7 @@ class FittedDictionary:
         return both[:, 0], both[:, 1]
 
     def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
-        features, correlations, norms = encoder.observe(rows)
-        codes, squares = encoder.pursue(correlations, squared_norms=norms)
-        if encoder.is_linear:
-            # From the residual itself: a difference of squares loses all digits where the fit is close.
-            squares = row_squares(rows - codes.times(encoder.atoms))
+        features, squares, norms = encoder.residuals(rows)
         return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5
 
     def _residuals_of_kernel(self, signals: Signals, norms: Array) -> tuple[Array, Array]:
@@ -283,7 +279,7 @@ def _averaged(
 
 def _sizes(encoder: Encoder, most: float) -> list[int]:
     """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
-    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    has_limit = not (encoder.pursuit.has_tolerance or encoder.pursuit.has_penalty)
     own = encoder.pursuit.n_nonzero if has_limit else 1
     grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
     return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))

@@ -62,7 +62,7 @@ def discount_factors(n_signals: float, half_life: float | None) -> tuple[float, 
     """
     if half_life is None:
         return 1.0, 1.0
-    rate = np.log(0.5) / half_life
+    rate = np.log(0.5) / max(half_life, 1e-300)
     return float(np.exp(n_signals * rate)), float(np.expm1(n_signals * rate) / (n_signals * np.expm1(rate)))
 
 
