@@ -120,10 +120,10 @@ class DetectorLearning:
         if learned.is_interrupted:
             raise KeyboardInterrupt
         squares, directions = np.linalg.eigh(host(learned.dictionary.gram))
-        is_spanned = squares > DEPENDENT * squares[-1]
-        found = np.zeros((count, len(vectors)))
-        found[is_spanned] = (directions[:, is_spanned] / np.sqrt(squares[is_spanned])).T @ learned.dictionary.atoms
-        return found
+        squares, directions = squares[::-1], directions[:, ::-1]
+        rank = int(np.count_nonzero(squares > DEPENDENT * squares[0]))
+        atoms = (directions[:, :rank] / np.sqrt(squares[:rank])).T @ learned.dictionary.atoms
+        return np.pad(atoms, [(0, count - rank), (0, 0)])
 
 
 def _compared(raw: np.ndarray, is_new: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

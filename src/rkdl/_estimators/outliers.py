@@ -375,7 +375,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
                 f"represent every signal equally well, so that there are no outliers. Either gamma={self.gamma!r} is "
-                f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
+                f"too small by orders of magnitude, and 'median' is better, or the signals are copies of few."
             )
         return offset
 
