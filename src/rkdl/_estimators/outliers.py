@@ -68,7 +68,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     gamma_factor : float, default=0.1
         Factor of `gamma`. Wide kernels learn how features depend on each other.
-    n_kernel_vectors : int, default=200
+    n_kernel_vectors : int, default=256
         Number of kernel vectors per member.
     n_members : int, default=5
         Number of members. Kernel vectors of each are from another part of the signals, of which there are as many.
@@ -147,7 +147,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     n_nonzero_coefs: int = 16
     gamma: float | str = "median"
     gamma_factor: float = 0.1
-    n_kernel_vectors: int = 200
+    n_kernel_vectors: int = 256
     n_members: int = 5
     max_samples: int = 1024
     max_iter: int = 2
