@@ -15,7 +15,6 @@ from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import reference
 from helpers import poor_models
 from rkdl import KDLOutlierDetector, config_context, load
 

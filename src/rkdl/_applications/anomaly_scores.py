@@ -91,7 +91,7 @@ class Ensemble(NamedTuple):
 
     def anomalies(self, signals: Array) -> Array:
         """Anomalies (c, 2 k or 3 k) of signals (c, m), those of a set next to each other."""
-        rows, columns = self.scaling(signals), []
+        rows, columns = self.scaling(signals), list[Array]()
         backend, xp = backend_of(rows), backend_of(rows).xp
         own, factors = self.gamma * squared_norms(rows), -2.0 * self.gamma * rows.T
         for vectors, atoms in zip(self.kernel_vectors, self.atoms, strict=True):

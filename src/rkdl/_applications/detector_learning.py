@@ -94,7 +94,7 @@ class DetectorLearning:
             return rows[indices], atoms
 
         # Each from its own seed, so that the result does not depend on threads; a device works on one after another.
-        learned = side_by_side(learn_one, list(members), threads if signals.device is None else 1)
+        learned = side_by_side(learn_one, range(self.n_members), threads if signals.device is None else 1)
         vectors, atoms = map(np.stack, zip(*learned, strict=True))
         ensemble = Ensemble(scaling, gamma * self.gamma_factor, vectors, atoms, not self.novelty)
         raw = host(AnomalyTask(placed(ensemble, signals.device), signals.dtype).of_all(signals, self.n_jobs))
@@ -102,15 +102,13 @@ class DetectorLearning:
         is_new = np.stack([folds[:, None] == (members + 1) % n_folds, folds[:, None] != members % n_folds], axis=2)
         return Detection(ensemble, *_compared(raw, is_new, signals.dtype), is_kept)
 
-    def _atoms(
-        self, vectors: np.ndarray, signals: np.ndarray, gamma: float, seed: int, device: Device
-    ) -> np.ndarray:
-        """Orthonormal atoms (n, p) that span what a dictionary learned from signals spans; zeros if these are fewer."""
+    def _atoms(self, vectors: np.ndarray, signals: np.ndarray, gamma: float, seed: int, device: Device) -> np.ndarray:
+        """Orthonormal atoms (n, p) with the span of a dictionary learned from signals, and zeros if these are fewer."""
         rng = np.random.RandomState(seed)
         sample = signals[rng.choice(len(signals), min(len(signals), self.max_samples), replace=False)]
         count = min(self.n_components, len(vectors))
         pursuit = Pursuit(min(self.n_nonzero_coefs, count))
-        # Kernel vectors are drawn uniformly, and kept: atoms that represent what others do not would be those of outliers.
+        # Drawn uniformly, and kept: atoms that represent what others do not would be those of the outliers.
         features = KernelFeatures(RBF(gamma), gamma, 0, 0.0, vectors, pursuit, len(vectors))
         what = Specification(count, features, pursuit, GramUpdate(), "data", max_iter=self.max_iter, tol=0.0)
         source = open_signals(placed(sample, device), caller=self.caller)
@@ -127,7 +125,9 @@ class DetectorLearning:
 
 
 def _compared(raw: np.ndarray, is_new: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Locations of anomalies (n, k g), scores, and scores by what is new to a signal, a dictionary or vectors (n, k, 2).
+    """Locations of anomalies (n, k g), scores, and scores by the dictionaries and vectors that are new to a signal.
+
+    `is_new` (n, k, 2) says which.
     """
     n_members = is_new.shape[1]
     columns = raw.reshape(len(raw), n_members, -1)

@@ -11,7 +11,7 @@ import numpy as np
 LEAST, LEAST_SPREAD = 0.03, 0.2
 # Anomalies that differ by less than this are equal.
 EQUAL = 1e-3
-# Share of inliers beyond a fence or threshold, if their tail is exponential, and bounds for the threshold with any tail.
+# Share of inliers beyond a fence or threshold, if their tail is exponential, and bounds for a threshold with any tail.
 FALSE_ALARMS, LEAST_SHARE, MOST, ENOUGH = 0.001, 0.002, 0.01, 200
 N_STEPS = 10
 
@@ -43,8 +43,8 @@ def upper_fence(values: np.ndarray) -> float:
     """Above this is an outlier: what the tail of the inner values, if exponential, hardly ever reaches.
 
     The search begins with the lowest three quarters of the values and goes on with those below the fence, until none
-    is added: it stops at a gap. The tail is that between the quantiles that leave a half and an eighth. Its shape is not
-    estimated: the error of an estimate from some hundred values takes the fence farther from where it should be.
+    is added: it stops at a gap. The tail is that between the quantiles that leave a half and an eighth. Its shape is
+    not estimated: from some hundred values, the error of the estimate displaces the fence more than a wrong shape.
     """
     ordered = np.sort(values)
     count = math.ceil(0.75 * len(ordered))
@@ -58,6 +58,6 @@ def upper_fence(values: np.ndarray) -> float:
 
 
 def _beyond(inner: tuple[float, float], outer: tuple[float, float]) -> float:
-    """What a share `FALSE_ALARMS` exceeds if the tail is exponential between two pairs of a share and what it exceeds."""
+    """What a share `FALSE_ALARMS` exceeds if the tail is exponential, from two pairs of a share and what it exceeds."""
     step = max(outer[1] - inner[1], EQUAL) / math.log(inner[0] / outer[0])
     return outer[1] + step * math.log(outer[0] / FALSE_ALARMS)

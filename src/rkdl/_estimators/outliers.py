@@ -19,16 +19,12 @@ from rkdl._applications.thresholds import MOST, threshold
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
-from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import gather, is_dask, open_signals
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import open_executor
-from rkdl._features.kernels import RBF
-from rkdl._features.maps import KernelMap
 from rkdl._features.widths import RULES
 from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
@@ -50,9 +46,9 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
     Each member is a set of kernel vectors, drawn from the signals, with a dictionary. A signal is abnormal if it lies
-    outside the span of the atoms in feature space, with a residual of norm r: its anomaly is ``-log(1 - r^2)``; if it is
-    far from the nearest kernel vector; or, unless all training signals are known to be normal, far from the nearest of
-    few, as even a group of outliers is. Logarithms of these three, relative to those of the training signals, are
+    outside the span of the atoms in feature space, with a residual of norm r: its anomaly is ``-log(1 - r^2)``; if it
+    is far from the nearest kernel vector; or, unless all training signals are known to be normal, far from the nearest
+    of few, as even a group of outliers is. Logarithms of these three, relative to those of the training signals, are
     averaged over the members, and the largest counts.
 
     Features may have any scale: they are standardised robustly.
@@ -281,7 +277,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     @with_one_model
     def explain(self, X: MatrixLike) -> np.ndarray:
-        """Compute how much less abnormal each feature would make a signal if it were as the dictionaries represent it.
+        """Compute how much less abnormal each feature would make a signal if it were as that of its neighbours.
 
         Parameters
         ----------
@@ -291,14 +287,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Returns
         -------
         gains : ndarray of shape (n_signals, n_features)
-            Increase of `score_samples` if the feature alone is replaced by that of the signal's pre-image, averaged
-            over the dictionaries. The features of an outlier with large gains are those that make it one.
+            Increase of `score_samples` if the feature alone is replaced by that of the nearest kernel vector, averaged
+            over the members. The features of an outlier with large gains are those that make it one.
         """
         signals = self._read_signals(X, reset=False).on_host()
         rows = signals.take(np.arange(signals.shape[0])).astype(np.float64)
         check_rows_finite(rows)
         ensemble, locations = self._scoring(None)
-        return explanations(ensemble, locations, self._dictionaries(), rows, self.n_jobs)
+        return explanations(ensemble, locations, rows, self.n_jobs)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: MatrixLike, y: None = None) -> Self:
@@ -384,20 +380,16 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self.locations_, self.n_iter_ = found.locations, int(self.max_iter)
         freeze(self, PARTS)
 
-    def _dictionaries(self) -> list[FittedDictionary]:
-        found = []
-        for vectors, atoms in zip(self.kernel_vectors_, self.dual_components_, strict=True):
-            own, feature_map = atoms[atoms.any(axis=1)], KernelMap(RBF(float(self.gamma_)), vectors)
-            found.append(FittedDictionary(feature_map, own, Pursuit(max(1, len(own))), np.eye(len(own))))
-        return found
-
     def _scoring(self, device: Device) -> tuple[Ensemble, Array]:
         """The fitted ensemble and the locations of its anomalies, on a device if there is one."""
         known: dict[Device, tuple[Ensemble, Array]] = made_once(self, PARTS, (), dict)
         if device not in known:
-            arrays = (np.asarray(own, dtype=np.float64) for own in (self.kernel_vectors_, self.dual_components_))
+            vectors, atoms = (
+                np.asarray(own, dtype=np.float64) for own in (self.kernel_vectors_, self.dual_components_)
+            )
             scaling, has_few = Scaling(self.centre_, self.scale_), self.locations_.shape[1] > 2
-            known[device] = placed((Ensemble(scaling, float(self.gamma_), *arrays, has_few), self.locations_), device)
+            ensemble = Ensemble(scaling, float(self.gamma_), vectors, atoms, has_few)
+            known[device] = placed((ensemble, self.locations_), device)
         return known[device]
 
     def _offset(self, scores: np.ndarray, is_kept: np.ndarray) -> float:
