@@ -663,9 +663,11 @@ class TestStarts:
             (X[0], "Expected 2D array, got 1D"),
             (X[:0], "0 sample"),
             (np.full((8, 6), np.inf), "Input kernel_vectors contains"),
+            ({}, "not 'dict'"),
         ):
-            with pytest.raises(ValueError, match=words):
-                make(kind, kernel_vectors=vectors).fit(X)
+            for method in ("fit", "partial_fit"):
+                with pytest.raises((ValueError, TypeError), match=words):
+                    getattr(make(kind, kernel_vectors=vectors), method)(X)
 
     def test_a_zero_kernel_vector_has_no_direction(self):
         vectors = changed(1, slice(None), 0.0)[:8]

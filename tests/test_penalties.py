@@ -69,12 +69,19 @@ class TestLasso:
             wide = (part.astype(float) for part in (X, dictionary, codes))
             assert relative_gaps(*wide, alpha, positive).max() < (1e-4 if dtype == np.float32 else 1e-12)
 
-    def test_a_penalty_of_the_size_of_rounding(self, rng):
-        """The residual was 1e9 times the signal: an atom took the place of another, and was then left out."""
-        dictionary, X = rng.standard_normal((20, 8)), rng.standard_normal((100, 8))
-        dictionary[:12] = dictionary[0] + 1e-7 * dictionary[:12]
-        codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=1e-9)
-        assert (objective(X, dictionary, codes, 1e-9) < 1e3 * (X**2).sum(axis=1)).all()
+    @each_sign
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @given(seed=st.integers(0, 10**6), exponent=st.integers(-14, -1), near=st.floats(-9.0, -1.0))
+    def test_the_gap_that_the_penalty_allows(self, positive, dtype, seed, exponent, near):
+        """The docs promise this bound; with small penalties and parallel atoms it was 1e8 times the energy."""
+        rng = np.random.default_rng(seed)
+        dictionary = rng.standard_normal((int(rng.integers(3, 60)), int(rng.integers(2, 30))))
+        dictionary[: len(dictionary) // 2] = dictionary[0] + 10.0**near * dictionary[: len(dictionary) // 2]
+        X, alpha, eps = rng.standard_normal((20, dictionary.shape[1])), 10.0**exponent, float(np.finfo(dtype).eps)
+        X, dictionary = ((rows / np.linalg.norm(rows, axis=1)[:, None]).astype(dtype) for rows in (X, dictionary))
+        codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
+        wide = (part.astype(float) for part in (X, dictionary, codes))
+        assert relative_gaps(*wide, alpha, positive).max() < min(2.0, 10.0 * eps * (1.0 / alpha**2 + 100.0))
 
     @each_sign
     @pytest.mark.parametrize(("alpha", "l2"), [(0.3, 0.0), (0.3, 0.5), (0.1, 3.0)])

@@ -19,7 +19,7 @@ import numpy as np
 
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
-from rkdl._data.signals import Signals
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import open_executor
 from rkdl._utils.types import Array
 
@@ -127,18 +127,23 @@ class AnomalyTask:
     locations: Array | None = None
 
     def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # A sum is not finite where a number is not.
-            total, raw = rows.sum(), self.ensemble.anomalies(rows)
-        return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
+            total, found = rows.sum(), self.ensemble.anomalies(rows)
+            if self.locations is None:
+                return (total, 0.0), found
+            found = combine(found, self.locations, self.dtype)
+            return (total, found.sum()), found
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
         width = self.ensemble.width * (8 // signals.dtype.itemsize)
         with open_executor(signals, width, n_jobs, is_part=True) as executor:
-            (total,), parts = executor.map_reduce(self)
+            (total, of_scores), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
+        if not np.isfinite(float(of_scores)):
+            raise NotFiniteError
         return host(joined(parts)) if signals.result_device is None else joined(parts)
 
 

@@ -125,6 +125,13 @@ class Backend(Protocol):
     def weighted_sum(self, weights: Array, rows: Array) -> Array:
         """``weights.T @ rows`` (n, m) in float64, of weights (c, n) and rows (c, m) in the rows' dtype."""
 
+    def weighted_differences(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
+        """``factor sum_t w_ti (x_t - y_i)`` (n, m) in float64, of weights (c, n), rows (c, m) and others (n, m)."""
+        total = self.weighted_sum(weights, rows)
+        total -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
+        total *= factor
+        return total
+
     def exponents(self, rows: Array, others: Array, gamma: float) -> Array:
         """``-gamma |x - y|^2`` (c, n), zero between equal rows and NaN for a row that is not finite."""
 
@@ -260,7 +267,7 @@ def is_tensor(value: object) -> bool:
 
 def backend_of(array: object) -> Backend:
     """The backend of an array: torch's for a tensor, otherwise the CPU's."""
-    return _backend("torch" if is_tensor(array) else "cpu")
+    return _backend("cpu" if type(array) is np.ndarray or not is_tensor(array) else "torch")
 
 
 @cache

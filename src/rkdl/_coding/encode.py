@@ -61,8 +61,8 @@ def sparse_encode(
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -145,8 +145,8 @@ def sparse_encode_gram(
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -259,7 +259,8 @@ def check_pursuit(
     if residual_tol is not None and not (isinstance(residual_tol, Real) and residual_tol >= 0.0):
         raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
     for name, value in (("alpha", alpha), ("l2", l2)):
-        if not (isinstance(value, Real) and 0.0 <= float(value) < np.inf):
+        # An abstract class takes ten times longer to ask, which small calls notice.
+        if not ((type(value) is float or isinstance(value, Real)) and 0.0 <= float(value) < np.inf):
             raise ValueError(f"{name}={value} must be a penalty, a number of at least 0.")
     if pursuit == "lasso":
         if residual_tol is not None:
@@ -270,7 +271,7 @@ def check_pursuit(
         return Pursuit(n_atoms, -1.0, pursuit, bool(positive_code), float(alpha), float(l2))
     if n_nonzero_coefs is None:
         limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
-    elif not isinstance(n_nonzero_coefs, Integral) or n_nonzero_coefs < 1:
+    elif not (type(n_nonzero_coefs) is int or isinstance(n_nonzero_coefs, Integral)) or n_nonzero_coefs < 1:
         raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be a whole number, at least 1, or None.")
     else:
         limit = int(n_nonzero_coefs)

@@ -10,10 +10,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rkdl._backends.arrays import cast, normalize_rows
+from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import ChunkCodes, backend_of, is_tensor
 from rkdl._data.signals import NotFiniteError, is_safe, needs_float64
-from rkdl._features.maps import FeatureMap, LinearMap
+from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
+
+# Share of a signal's energy below which float32 does not resolve its residual, a difference of squares.
+UNRESOLVED = 1e-3
 
 
 class Pursuit(NamedTuple):
@@ -109,13 +113,14 @@ class Encoder:
     @cached_property
     def pursue(self) -> Callable[..., tuple[ChunkCodes, Array]]:
         """``pursue(correlations, squared_norms=norms)`` finds the codes and the squared residuals of a chunk."""
-        backend, options = backend_of(self.atoms), self.pursuit._asdict()
-        options |= {"pursuit": options.pop("name"), "dictionary": self.atoms}
-        options["gram"] = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
-        if isinstance(self.pursuit.l2, float) and self.pursuit.l2 == 0.0:
+        backend, (n_nonzero, residual_tol, name, positive, alpha, l2) = backend_of(self.atoms), self.pursuit
+        if isinstance(l2, float) and l2 == 0.0:
             # More atoms than there are coordinates could only fit rounding.
-            options["n_nonzero"] = min(self.pursuit.n_nonzero, self.feature_map.size)
-        return partial(backend.pursue, **options)
+            n_nonzero = min(n_nonzero, self.feature_map.size)
+        gram = None if self.gram is None else backend.padded_gram(with_unit_diagonal(self.gram))
+        options: dict[str, Any] = {"n_nonzero": n_nonzero, "residual_tol": residual_tol, "pursuit": name}
+        options |= {"positive": positive, "alpha": alpha, "l2": l2, "dictionary": self.atoms}
+        return partial(backend.pursue, gram=gram, **options)
 
     def codes(self, signals: Array, squared_norms: Array | None = None, correlations: Array | None = None) -> Any:
         """Codes (`ChunkCodes`) of a chunk, in its dtype; norms of the signals and correlations where they are known."""
@@ -144,6 +149,31 @@ class Encoder:
                 raise NotFiniteError
         return features, correlations, self.feature_map.squared_norms(signals)
 
+    def residuals(self, signals: Array) -> tuple[Array, Array, Array]:
+        """Features, squared residuals and squared norms; residuals that float32 does not resolve are in float64."""
+        features, correlations, norms = self.observe(signals)
+        codes, squares = self.pursue(correlations, squared_norms=norms)
+        if self.is_linear:
+            # From the residual itself: a difference of squares loses all digits where the fit is close.
+            return features, row_squares(signals - codes.times(self.atoms)), norms
+        is_lost = squares < UNRESOLVED * norms
+        if not is_tensor(squares) and squares.dtype == np.float32 and is_lost.any():
+            rows, (feature_map, atoms, gram) = signals[is_lost].astype(np.float64), self._in_float64
+            dense = codes.dense(self.n_atoms, np.float64)[is_lost]
+            left = (dense * (dense @ gram - 2.0 * (feature_map.features(rows) @ atoms.T))).sum(1)
+            squares[is_lost] = (feature_map.squared_norms(rows) + left).clip(min=0.0)
+        return features, squares, norms
+
+    @cached_property
+    def _in_float64(self) -> tuple[FeatureMap, Array, Array]:
+        """The map, the atoms and their inner products in float64."""
+        feature_map, atoms = self.feature_map.as_dtype(np.dtype(np.float64)), self.atoms.astype(np.float64)
+        if not isinstance(feature_map, KernelMap):
+            return feature_map, atoms, atoms @ atoms.T
+        # There may be no room for a matrix of all kernel vectors.
+        blocks = np.array_split(feature_map.kernel_vectors, -(-len(feature_map.kernel_vectors) // 256))
+        return feature_map, atoms, atoms @ np.concatenate([feature_map.features(rows) @ atoms.T for rows in blocks])
+
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
         if self.feature_map.needs_float64(signals):
@@ -170,7 +200,7 @@ class Encoder:
     def _is_in_range(self, signals: np.ndarray, correlations: np.ndarray, norms: np.ndarray) -> bool:
         """Whether a chunk can be coded in its dtype; raises if it can be coded in none."""
         flat = correlations.ravel()
-        mean_square = float(np.dot(flat, flat)) / max(1, flat.size)
+        mean_square = float(flat.dot(flat)) / max(1, flat.size)
         if not self.is_linear:
             if not np.isfinite(mean_square):
                 raise NotFiniteError

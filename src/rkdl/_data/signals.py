@@ -18,6 +18,7 @@ from rkdl._utils.types import Array
 # Numbers per piece, in float64, where all signals are inspected.
 PIECE_SIZE = 1 << 20
 Result = TypeVar("Result")
+_NOTHING = nullcontext()
 
 # Mean squares up to this, and from its inverse on, are safe: squares of sums over signals stay in the range of float64,
 # and squares of correlations in that of float32.
@@ -97,6 +98,8 @@ class Signals:
         """The rows of the given indices, in their order."""
         order = np.argsort(indices, kind="stable")
         rows = self._finish(self.data[np.asarray(indices)[order]])
+        if (order[1:] > order[:-1]).all():
+            return rows
         taken = np.empty_like(rows)
         taken[order] = rows
         return taken
@@ -111,7 +114,7 @@ class Signals:
 
     def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
         """Context of a pass that reads rows `bounds` in this order, `at_once` at a time; slow sources read ahead."""
-        return nullcontext()
+        return _NOTHING
 
     def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words and the columns concerned."""

@@ -243,9 +243,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row, as for `fit`.
         noise : float, default=None
-            Standard deviation of the noise per feature. Each signal then becomes an average over numbers of atoms,
-            weighted by how well these explain it without explaining noise, and keeps what of its residual exceeds the
-            noise. None means to code as `transform` does.
+            Standard deviation of the noise per feature. The result is then a weighted average of reconstructions from
+            0, 1, 2, ... atoms, with larger weights for those whose error is probably small, plus a share of the
+            residual if it is larger than the noise. None means to code as `transform` does.
 
         Returns
         -------

@@ -31,7 +31,7 @@ _PRECOMPUTED = {**_LEARNER, "dual_components_": Expected("np", FLOATS), "gram_":
 _KERNEL = {**_PRECOMPUTED, "gamma_": _NUMBER, "kernel_vectors_": Expected("pm", FLOATS)}
 _TASK = {
     "gamma_": _NUMBER,
-    "gammas_": Expected("m", least=0.0),
+    "gammas_": Expected("m", least=POSITIVE),
     "kernel_vectors_": Expected("pm", FLOATS),
     "dual_coef_": Expected("pc", FLOATS),
     "intercept_": Expected("c", FLOATS),

@@ -26,8 +26,8 @@ class DL(Learner):
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -40,16 +40,16 @@ class DL(Learner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_features); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -69,8 +69,7 @@ class DL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
-        coded anew. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        coded anew; with "lasso", plus twice the penalties under the root. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -132,8 +131,8 @@ class FourierDL(Learner):
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -144,16 +143,16 @@ class FourierDL(Learner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_fourier_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_fourier_features); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
@@ -181,8 +180,7 @@ class FourierDL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int

@@ -316,6 +316,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self : object
             The fitted detector.
         """
+        # scikit-learn checks the parameters of the first batch only.
+        self._validate_params()
         with replaced_at_once(self) as work, one_blas_thread():
             work._learn_on(X)
         return self
@@ -329,7 +331,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         seen = int(vars(self).get("n_signals_seen_", 0))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         # Signals of the largest keys are a random sample, whose weights double with every half-life (the Gumbel trick).
-        growth = 0.0 if self.half_life is None else np.log(2.0) / self.half_life
+        growth = 0.0 if self.half_life is None else np.log(2.0) / max(self.half_life, 1e-300)
         keys = np.random.RandomState([seed, seen % 2**32]).gumbel(size=signals.shape[0])
         keys += growth * np.arange(seen, seen + len(keys))
         recent, is_learned = signals.take(np.arange(len(keys))).astype(np.float64), np.zeros(len(keys), dtype=bool)

@@ -42,8 +42,8 @@ class SparseCoder(DictionaryEstimator):
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False

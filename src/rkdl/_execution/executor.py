@@ -25,7 +25,7 @@ from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
 from rkdl._data.signals import NotFiniteError, Signals, leaves_range
 from rkdl._execution.blas import check_n_jobs, resolve_threads
-from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
+from rkdl._execution.config import CHUNK_BYTES, ON_ROWS, cache_limit, chunk_bounds, plan_chunks
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -106,18 +106,23 @@ class Executor:
         assert totals is not None
         return totals, found
 
-    def map_chunks(self, task: Callable[[int, int, int], Result]) -> list[Result]:
-        """Results of ``task(number, start, stop)`` for every chunk, in this process.
+    def map_chunks(self, task: Callable[[int, int], Result]) -> list[Result]:
+        """Results of ``task(start, stop)`` for every chunk, in this process.
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        items = [(number, *bound) for number, bound in enumerate(self.bounds)]
-        with self.signals.reading(self.bounds, self._threads):
-            if self._threads == 1:
-                return list(starmap(task, items))
-            found: list[Result] = []
-            in_order(task, items.__getitem__, len(items), self._threads, len(items), found.append)
-            return found
+        bounds, found, on_rows = self.bounds, list[Result](), ON_ROWS.get()
+
+        def consume(result: Result) -> None:
+            if on_rows is not None:
+                on_rows(*bounds[len(found)])
+            found.append(result)
+
+        with self.signals.reading(bounds, self._threads):
+            if self._threads == 1 and on_rows is None:
+                return list(starmap(task, bounds))
+            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), consume)
+        return found
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""

@@ -65,15 +65,15 @@ class EncodeTask(Encoder):
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations, norms = self.observe(signals, None if state is None else state.features)
         codes, residuals = self.pursue(correlations, squared_norms=norms)
-        weights, kept, half = None if state is None else state.weights, codes, codes
-        energies = [cast(squares, np.float64) for squares in (norms, residuals)]
+        kept: Any = codes
+        half, squares, weights = kept, (norms, residuals), None if state is None else state.weights
         if weights is not None:
             kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
-            energies = [squares * weights for squares in energies]
+            squares = norms * weights, residuals * weights
+        code_gram, cross_products, *totals = kept.sums(half, features, *squares, self.n_atoms)
         # Codes with penalties minimise the residual and these together, which is the objective then.
         penalty = self.pursuit.penalty(kept, half)
-        totals = (squares.sum() + penalty for squares in energies)
-        sums = SufficientStatistics(half.gram(self.n_atoms), kept.cross_products(features, self.n_atoms), *totals)
+        sums = SufficientStatistics(code_gram, cross_products, *(total + penalty for total in totals))
         coded = ChunkState(kept, residuals, features if self.caches_features else None, weights)
         return sums, coded if self.makes_state else None
 
@@ -125,6 +125,12 @@ class Features:
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+def resolved_energy(encoder: Encoder, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+    squares = cast(encoder.residuals(signals)[1], np.float64)
+    return ((squares if state is None else squares * state.weights).sum(),), None
 
 
 def count_empty(state: ChunkState) -> int:

@@ -44,9 +44,12 @@ class FeatureChoice:
         gamma = self.gamma_parameter
         return None if gamma is None else find_gamma(gamma, signals)
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
-        return sample @ sample.T
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        """Inner products of some signals in feature space; None if the signals are kernel values themselves.
+
+        And whether rounding squared norms of the signals to float32 changes the third digit of a kernel value.
+        """
+        return sample @ sample.T, False
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
         """The feature map of the signals, where it needs no kernel vectors."""
@@ -92,18 +95,11 @@ class KernelChoice(FeatureChoice):
         check_scales(kernel, sample)
         return kernel
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return None if self.runs_user_code else self._kernel_of(sample)(sample, sample)
-
-    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
-        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
-        widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        kernel = self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
+        widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
         rounding = float(np.finfo(np.float32).eps) * float(squared_norms(sample).max())
-        return max(widths, default=0.0) * rounding > 1e-3
-
-    def _kernel_of(self, sample: np.ndarray) -> Kernel:
-        """The kernel with parameters from these few signals."""
-        return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
+        return kernel(sample, sample), max(widths, default=0.0) * rounding > 1e-3
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return KernelMap(self.make_kernel(vectors, gamma), vectors)
@@ -195,8 +191,8 @@ class EverySignal(KernelChoice):
     def gamma_parameter(self) -> float | str | None:
         return None if self.is_precomputed else super().gamma_parameter
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return None if self.is_precomputed else super().sample_products(sample)
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        return (None, False) if self.is_precomputed else super().sample_products(sample)
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return GivenKernelMap(n_features) if self.is_precomputed else super().fitted_map(n_features, vectors, gamma)

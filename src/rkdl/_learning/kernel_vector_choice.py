@@ -130,7 +130,8 @@ class _Assign:
         weights = backend.full((len(signals),), 1.0, signals)
         if self.gamma is not None:
             # In float64: gamma may be beyond the signals' dtype.
-            weights = backend.as_like(backend.exp(cast(distances, np.float64) * -self.gamma), signals)
+            with np.errstate(over="ignore"):
+                weights = backend.as_like(backend.exp(cast(distances, np.float64) * -self.gamma), signals)
             distances = 1 - weights
         sums = backend.group_sums(signals, nearest, weights, len(self.centres))
         return (*sums, cast(distances, np.float64).sum()), distances

@@ -6,21 +6,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import cast, host
 from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import UNRESOLVED
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
 from rkdl._data.signals import NotFiniteError, Signals, is_safe
 from rkdl._execution.executor import Executor, open_executor
-from rkdl._features.maps import FeatureMap, KernelMap
+from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
-from rkdl._learning.chunk_tasks import Features
+from rkdl._learning.chunk_tasks import Features, first_states, resolved_energy
 from rkdl._learning.diagnostics import check_learned, needs_float64
-from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
+from rkdl._learning.feature_choice import EverySignal, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.gradient_start import FEWEST_STEPS, STEPS, affordable_steps, gradient_atoms
 from rkdl._learning.initial_atoms import initial_atoms
@@ -60,6 +62,7 @@ class Learned(NamedTuple):
     computes_in_float64: bool
     history: History = History()
     is_interrupted: bool = False
+    error: float | None = None  # of the dictionary, where that in the history is rounding
 
 
 class CheckpointRequest(NamedTuple):
@@ -99,14 +102,18 @@ def learn(
         learned = learned_of(specification, problem, gamma)
         check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
-        if specification.decoder_alpha is not None:
-            try:
+        try:
+            if _is_lost(problem, dictionary):
+                encoder = dictionary.encoder(executor.signals.dtype).with_gram()
+                (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
+                learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
+            if specification.decoder_alpha is not None:
                 sums = decoder_sums(dictionary, executor)
                 decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
                 dictionary = replace(dictionary, decoder=decoder)
-            except KeyboardInterrupt:
-                # The atoms are complete; only the decoder is missing.
-                is_interrupted = True
+        except KeyboardInterrupt:
+            # The atoms are complete.
+            is_interrupted = True
     return learned._replace(
         dictionary=dictionary,
         computes_in_float64=in_float64 or learned.computes_in_float64,
@@ -144,14 +151,20 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
         if not is_safe(float(np.mean(sample**2)), np.float64):
             # Refused in the first pass over the data, unless the sample alone is zero.
             return False
-        products = specification.features.sample_products(sample)
+        products, is_narrow = specification.features.sample_products(sample)
         # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
-    if products is None or is_far_off or needs_float64(products, count):
-        return products is not None
-    return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
+    return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
+
+
+def _is_lost(problem: LearningProblem, dictionary: FittedDictionary) -> bool:
+    """Whether the error is a difference of squares that float32 does not resolve."""
+    signals, is_exact = problem.executor.signals, isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+    if is_exact or dictionary.pursuit.has_penalty or signals.dtype != np.float32 or signals.device is not None:
+        return False
+    return problem.model.objective < UNRESOLVED * problem.energy
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:

@@ -186,11 +186,11 @@ class ReducedProblem(LearningProblem):
         if self.linear is not None and self.moves_vectors:
             linear_statistics = self.linear.statistics(self.executor, feature_map.vectors, linear_past)
             term = self.linear.term(linear_statistics, float(statistics.energy))
-        left = float(statistics.residual_energy)
+        left, self.energy = float(statistics.residual_energy), float(statistics.energy)
         iterate = Iterate(feature_map, metric, whitened_atoms, statistics, chunks, left, term)
         iterate = iterate if past else self.refine_objective(iterate)
         # Skip counting if the residual is small: empty codes of many signals leave a large one.
-        is_poor = iterate.objective > POOR_SHARE * float(statistics.energy)
+        is_poor = iterate.objective > POOR_SHARE * self.energy
         n_empty = sum(self.executor.gather(count_empty, chunks)) if is_poor else 0
         penalty = 0.0 if term is None else term.value(feature_map.vectors)
         self.model = self.model._replace(objective=iterate.objective, penalty=penalty, n_empty=n_empty)

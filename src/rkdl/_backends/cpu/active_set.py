@@ -194,15 +194,15 @@ def pursue_signed(
     dtype = correlations.dtype
     one, zero, never = dtype.type(1), dtype.type(0), dtype.type(-np.inf)
     has_penalty = alpha.max() > zero
-    # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span.
-    floor = dtype.type(100) * eps if has_penalty else np.sqrt(eps)
+    root_eps = np.sqrt(eps)
     noise = (dtype.type(8) * eps) ** 2
     norms = one + l2
     most_steps = MOST_STEPS * n_nonzero + 20
     work = np.zeros((2, width), dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
     room, needed = 0, min(n_nonzero, ROOM)
 
-    t = 0
+    t = total = 0
     while t < len(correlations):
         if room < needed:
             room = needed
@@ -212,7 +212,11 @@ def pursue_signed(
             rows = np.empty((5, room), dtype=dtype)
             projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
-        b = _begin(kind, correlations, t, work, norms, alpha, floor)
+        b = _begin(kind, correlations, t, work, norms, alpha, root_eps)
+        # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span; unless it is so
+        # small that it does not bound the coefficients, whose squares times eps are then the error of the objective.
+        is_bound = has_penalty and alpha[b] > root_eps * abs(work[0, b])
+        floor = dtype.type(100) * eps if is_bound else root_eps
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
         while n_steps < most_steps and energy > residual_tol and (count < n_nonzero or has_penalty):
@@ -308,36 +312,37 @@ def pursue_signed(
             continue
         for k in range(count):
             index, value = chosen[k], found[k]
-            position = 0
+            position = total
             for q in range(count):
                 position += chosen[q] < index
-            indices[t, position] = index
-            values[t, position] = value
+            indices[position] = index
+            values[position] = value
             energy -= dtype.type(2) * alpha[index] * abs(value) + l2[index] * value * value
         counts[t] = count
         residuals[t] = max(energy, zero)
         t += 1
+        total += count
+    return total
 
 
-def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """Codes with these penalties, of which every atom may have its own (n,)."""
     correlations, gram = problem[:2]
     penalties = np.zeros((2, gram.shape[1]), dtype=gram.dtype)
     for own, penalty in zip(penalties, (alpha, l2), strict=True):
         own[: correlations.shape[1]] = penalty
-    pursue_signed(2 * rule + is_positive, penalties, *problem)
+    total: int = pursue_signed(2 * rule + is_positive, penalties, *problem)
+    return total
 
 
-def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """A greedy pursuit, whose codes are least squares on their support."""
-    if is_positive:
-        _pursue(rule, is_positive, 0.0, 0.0, *problem)
-    else:
-        pursue_rows(rule, *problem)
+    total: int = _pursue(rule, is_positive, 0.0, 0.0, *problem) if is_positive else pursue_rows(rule, *problem)
+    return total
 
 
 # Every pursuit by the name that users give: a function of whether codes are non-negative, the penalties, and the
 # arguments of `pursue_rows` after the first.
-PURSUITS: dict[str, Callable[..., None]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
+PURSUITS: dict[str, Callable[..., int]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
 # By the score of OLS the atom enters that lowers the objective most, which saves steps.
 PURSUITS["lasso"] = partial(_pursue, list(SCORES).index("ols"))

@@ -14,8 +14,8 @@ from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
     accumulate_gram,
     correlate_codes,
-    pack_codes,
     scatter_codes,
+    sum_codes,
     weight_derivative,
 )
 from rkdl._backends.cpu.vectors import VECTOR_BYTES, whole_vectors
@@ -75,6 +75,18 @@ class Codes(NamedTuple):
         accumulate_cross_products(*self, features, found)
         return found
 
+    def sums(
+        self, roots: Codes, features: np.ndarray, norms: np.ndarray, residuals: np.ndarray, n_atoms: int
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """``Z'Z`` of the `roots`, ``Z'F``, and the sums of norms and of residuals, in one call.
+
+        Threads that meet at Python's lock after every sum take a tenth longer for a fit on 1,000 signals.
+        """
+        code_gram = np.zeros((n_atoms, n_atoms))
+        cross_products = np.zeros((n_atoms, features.shape[1]), dtype=features.dtype)
+        totals = sum_codes(*self, roots.values, features, norms, residuals, code_gram, cross_products)
+        return code_gram, cross_products, *totals
+
     def weighted_derivative(self, atoms: np.ndarray, derivative: np.ndarray) -> np.ndarray:
         """``(Z A) * derivative`` (c, p)."""
         weights = np.empty_like(derivative)
@@ -86,7 +98,8 @@ class Codes(NamedTuple):
 def _constants(dtype: np.dtype, residual_tol: float) -> tuple[np.floating, np.floating, np.ndarray]:
     """The tolerance and the rounding unit as numbers of the dtype, and no atoms."""
     found = np.finfo(dtype)
-    tolerance = min(max(residual_tol, -1.0), float(found.max))
+    # A residual that is a difference of squares may be any negative number.
+    tolerance = min(residual_tol, found.max) if residual_tol >= 0.0 else found.min
     return dtype.type(tolerance), dtype.type(found.eps), np.empty((0, 0), dtype=dtype)
 
 
@@ -123,12 +136,11 @@ def pursue(
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
     problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
     # Zeros: a pursuit leaves places out where the Gram matrix, which users can set, lets it choose an atom twice.
-    indices, values = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
+    room = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
-    PURSUITS[pursuit](positive, alpha, l2, *problem, indices, values, counts, residuals)
-    total = int(counts.sum())
-    if total == indices.size:
-        return Codes(counts, indices.ravel(), values.ravel()), residuals
-    codes = Codes(counts, np.empty(total, dtype=np.int32), np.empty(total, dtype=dtype))
-    pack_codes(*codes, indices, values)
-    return codes, residuals
+    total = PURSUITS[pursuit](positive, alpha, l2, *problem, *room, counts, residuals)
+    indices, values = room[0].ravel(), room[1].ravel()
+    if total < len(indices):
+        # Copies, so that the rest of the room is freed.
+        indices, values = indices[:total].copy(), values[:total].copy()
+    return Codes(counts, indices, values), residuals

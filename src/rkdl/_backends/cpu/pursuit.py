@@ -260,8 +260,9 @@ def pursue_rows(
     must not be used. `gram` has rows padded with zeros to whole vectors. If `dictionary` has rows, they are the atoms,
     and `gram` starts as zeros: `complete_row` computes a row before it is read.
 
-    The first `counts` entries of a row of `indices` and `values` are set, indices ascending, and `residuals` to squared
-    norms, not negative.
+    `indices` and `values` (c, n_nonzero) are room for the entries of all rows, which are written one after another from
+    their beginning, indices ascending in a row. `counts` are their numbers, whose sum is returned, and `residuals`
+    squared norms, not negative.
     """
     n_signals = len(correlations)
     n_nonzero = indices.shape[1]
@@ -287,6 +288,8 @@ def pursue_rows(
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
     coefficients = np.zeros(n_nonzero, dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
 
     for t in range(n_signals):
         b = _begin(rule, correlations, t, work, norms, norms, floor)
@@ -330,10 +333,12 @@ def pursue_rows(
         # An atom's position is the number of chosen ones before it: the branches of a sort are unpredictable.
         for k in range(count):
             index = chosen[k]
-            place = 0
+            place = total
             for q in range(count):
                 place += chosen[q] < index
-            indices[t, place] = index
-            values[t, place] = coefficients[k]
+            indices[place] = index
+            values[place] = coefficients[k]
         counts[t] = count
+        total += count
         residuals[t] = max(residual, zero)
+    return total

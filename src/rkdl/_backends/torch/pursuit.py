@@ -76,6 +76,12 @@ class TensorCodes(NamedTuple):
             return sums.cross_products(*self, features, n_atoms)
         return weighted_sum(self.dense(n_atoms), features)
 
+    def sums(
+        self, roots: TensorCodes, features: torch.Tensor, norms: torch.Tensor, residuals: torch.Tensor, n_atoms: int
+    ) -> tuple[torch.Tensor, ...]:
+        totals = (squares.sum(dtype=torch.float64) for squares in (norms, residuals))
+        return roots.gram(n_atoms), self.cross_products(features, n_atoms), *totals
+
     def _sparse_sums(self, n_atoms: int) -> ModuleType | None:
         """Sums over the non-zeros alone, where they are faster than products of dense matrices."""
         if self.values.device.type != "cuda" or not has_triton() or n_atoms < SPARSE_RATIO * self.indices.shape[1]:
