@@ -58,7 +58,7 @@ class RKDL(KernelLearner):
         non-negative least squares on their support.
     coherence_max : float, default=1.0
         Bound on the absolute cosine of any two atoms in feature space, as `rkdl.metrics.mutual_coherence` measures it.
-        After every update, atoms that are closer are turned apart. Codes become more stable, and the error larger.
+        After every update, atoms that are closer are turned apart, which makes the error larger.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
