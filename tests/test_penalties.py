@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.optimize import nnls
 from sklearn.linear_model import ElasticNet
 
@@ -151,6 +152,32 @@ class TestLearning:
         steps = np.column_stack([model.update_errors_, model.errors_]).ravel()
         assert (np.diff(steps) <= 1e-9).all()
 
+    @pytest.mark.parametrize("options", [{}, {"pursuit": "lasso", "alpha": 0.1}, {"positive_dict": True}])
+    def test_missing_numbers(self, X, rng, tmp_path, options):
+        """The error falls with penalties, and predictions are better than means; streams, files and weights."""
+        known = rng.random(X.shape) < 0.7
+        given = np.where(known, X, np.nan).astype(np.float32)
+        options = {"missing": "ignore", "random_state": 0, "atom_update": "gram", "tol": 0.0, **options}
+        model = DL(16, **options).fit(given)
+        steps = np.column_stack([model.update_errors_, model.errors_]).ravel()
+        assert "alpha" not in options or (np.diff(steps) <= 1e-6).all()
+        predicted, means = model.denoise(given), np.nanmean(given, axis=0)
+        assert predicted.dtype == np.float32
+        assert np.isfinite(predicted).all()
+        assert ((predicted - X)[~known] ** 2).mean() < 0.7 * ((means - X)[~known] ** 2).mean()
+        rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=given.shape)
+        rows[:] = given
+        np.testing.assert_array_equal(DL(16, **options).fit(rows).components_, model.components_)
+        stream = DL(16, **options)
+        for start in (0, 200):
+            stream.partial_fit(given[start : start + 200])
+        assert np.isfinite(stream.components_).all()
+        weights = np.arange(400) % 3
+        start = {**options, "init": X[:8], "max_iter": 3}
+        weighted = DL(8, **start).fit(given, sample_weight=weights)
+        repeated = DL(8, **start).fit(np.repeat(given, weights, axis=0))
+        np.testing.assert_allclose(weighted.errors_, repeated.errors_, rtol=1e-4)
+
     @pytest.mark.parametrize("init", ["rpcholesky", "random", "gradient"])
     @pytest.mark.parametrize("atom_update", ["gram", "momentum"])
     def test_non_negative_atoms(self, X, atom_update, init):
@@ -177,5 +204,14 @@ class TestLearning:
         for options in ({"pursuit": "lasso"}, {"positive_code": True}, {"positive_dict": True}):
             with pytest.raises(ValueError, match=r"atom_update='aksvd' refits codes by least squares.* use 'momentum'"):
                 DL(4, atom_update="aksvd", **options).fit(X)
+        given = np.where(X[0, 2] == X, np.nan, X)
+        with pytest.raises(ValueError, match="aksvd' refits codes of complete signals: use 'gram'"):
+            DL(4, atom_update="aksvd", missing="ignore").fit(given)
+        with pytest.raises(ValueError, match="missing='ignore' is for dense signals"):
+            DL(4, missing="ignore").fit(sparse.csr_array(X))
+        with pytest.raises(ValueError, match="noise does not allow for missing numbers"):
+            DL(4, missing="ignore", random_state=0).fit(given).denoise(given, noise=0.1)
+        with pytest.raises(ValueError, match="contains NaN"):
+            DL(4).fit(given)
         with pytest.warns(UserWarning, match=r"code of zeros: alpha=1000.0 is not below .*: lower it"):
             DL(4, pursuit="lasso", alpha=1000.0).fit(X)

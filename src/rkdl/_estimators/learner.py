@@ -275,9 +275,8 @@ def partial_fit(
             check_settings(work)
         signals = _weighted(work, work._read_signals(X, reset=is_first), sample_weight)
         specification = work._specification()
-        rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
-        stream = _stream_of(work, specification)
-        stream = stream.update(signals, Learning(specification, rng, report, work.n_jobs), ends_epoch=update)
+        how = Learning(specification, work.random_state, Report(type(work).__name__, work.verbose), work.n_jobs)
+        stream = _stream_of(work, specification).update(signals, how, ends_epoch=update)
         if stream.learned is not None:
             work._set(stream.learned)
             found = [] if stream.error is None else [stream.error]

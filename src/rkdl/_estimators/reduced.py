@@ -40,15 +40,17 @@ class RKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -166,15 +168,17 @@ class ORKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -307,15 +311,17 @@ class MORKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False

@@ -282,7 +282,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         signals = self._read_signals(X, reset=False)
         model = self._model(signals.dtype, signals.device)
 
-        def task(number: int, start: int, stop: int) -> Array:
+        def task(start: int, stop: int) -> Array:
             rows = signals.read(start, stop)
             xp = backend_of(rows).xp
             if bool(xp.isinf(rows).any()):

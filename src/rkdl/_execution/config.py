@@ -24,7 +24,7 @@ TF32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
 PERSIST: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
 # Called with (start, stop) of every chunk that is done, in passes whose results have the signals' size.
-ON_ROWS: ContextVar[Callable[[int, int], object]] = ContextVar("rkdl_on_rows", default=lambda start, stop: None)
+ON_ROWS: ContextVar[Callable[[int, int], object] | None] = ContextVar("rkdl_on_rows", default=None)
 
 
 # Default of a setting that a context does not change; None is a value.

@@ -40,7 +40,7 @@ def spread_evenly(signals: Signals, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def spread_indices(n_signals: int, size: int) -> np.ndarray:
     """At most `size` indices spread evenly over all signals."""
-    return np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp))
+    return np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp)
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:

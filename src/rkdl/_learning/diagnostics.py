@@ -86,11 +86,11 @@ def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
     """
     if not isinstance(kernel, Radial) or np.ndim(kernel._gamma):
         return
-    rows = sample.astype(np.float64)
+    rows = np.sort(sample.astype(np.float64), axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         # Of all values and of the inner ones, so that neither a gross outlier nor the tails of scaled columns count.
-        spreads = np.stack([rows.std(axis=0), np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0)) / INNER])
-    varies = (rows == np.median(rows, axis=0)).mean(axis=0) < 0.5
+        spreads = np.stack([rows.std(axis=0), (rows[-1 - len(rows) // 10] - rows[len(rows) // 10]) / INNER])
+    varies = (rows == rows[len(rows) // 2]).mean(axis=0) < 0.5
     columns = np.flatnonzero(varies & (spreads > 0.0).all(axis=0) & np.isfinite(spreads).all(axis=0))
     if len(columns) < 2:
         return
@@ -123,14 +123,16 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
 
     `n_empty` of the signals are not zero and have a code of zeros.
     """
-    features, tolerance, dtype = specification.features, specification.pursuit.residual_tol, signals.dtype
+    features, pursuit, dtype = specification.features, specification.pursuit, signals.dtype
     n_signals, n_features = signals.shape
     if n_empty > EMPTY_SHARE * n_signals:
         cause = features.why_empty()
-        if specification.pursuit.has_penalty:
-            cause = f"alpha={specification.pursuit.alpha} is not below their products with the atoms: lower it."
-        elif tolerance >= 0.0:
-            cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
+        if pursuit.has_penalty:
+            cause = f"alpha={pursuit.alpha} is not below their products with the atoms: lower it."
+        elif pursuit.rtol >= 1.0:
+            cause = f"rtol={pursuit.rtol} is not below 1: lower it."
+        elif pursuit.residual_tol >= 0.0:
+            cause = f"residual_tol={pursuit.residual_tol} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
     if learned.rank is None:
         return

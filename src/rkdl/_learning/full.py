@@ -9,6 +9,7 @@ signals. Their metric and the atoms' correlations with the signals follow from `
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,8 +81,9 @@ class KernelRows:
         every = self.executor.signals.read(0, self.size)
         matrix = backend_of(every).full((self.size, self.size), 0.0, every)
 
-        def fill(number: int, start: int, stop: int) -> None:
-            for left, right in self.executor.bounds[number:]:
+        def fill(start: int, stop: int) -> None:
+            bounds = self.executor.bounds
+            for left, right in bounds[bounds.index((start, stop)) :]:
                 block = self.block(every[start:stop], every[left:right])
                 matrix[start:stop, left:right] = block
                 if left > start:
@@ -128,7 +130,7 @@ class KernelRows:
         if not is_tensor(right):
             right = np.ascontiguousarray(right)
 
-        def multiply(number: int, start: int, stop: int) -> Array:
+        def multiply(start: int, stop: int) -> Array:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
@@ -145,10 +147,10 @@ class KernelRows:
 
         return self.executor.worker(compute)(rows, None)[1]
 
-    def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
-        """``task(number, start, stop)`` of every chunk."""
+    def for_chunks(self, task: Callable[[int, int], Any]) -> list:
+        """``task(start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
-            return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
+            return list(starmap(task, self.executor.bounds))
         return self.executor.map_chunks(task)
 
 
@@ -249,12 +251,11 @@ class FullProblem(LearningProblem):
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
+        pursue = self.pursuit.on(backend_of(gram))
 
-        def encode(number: int, start: int, stop: int) -> ChunkState:
+        def encode(start: int, stop: int) -> ChunkState:
             norms = self.squared_norms[start:stop]
-            return ChunkState(
-                *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
-            )
+            return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms))
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
@@ -340,7 +341,7 @@ class FullProblem(LearningProblem):
         sample, factors = spread_evenly(self.executor.signals, sample_size(n_atoms))
         columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
         gram, norms = cast(model.gram, dtype), self.squared_norms[sample]
-        codes = backend_of(gram).pursue(cast(correlations, dtype), gram, norms, *self.pursuit)[0]
+        codes = self.pursuit.on(backend_of(gram))(cast(correlations, dtype), gram, norms)[0]
         dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
         represented = host(dense) @ host(correlations).T
         products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T

@@ -107,7 +107,12 @@ def initial_atoms(
             rows = coordinates(sample)
             return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
 
-        found = coordinates(first_signals(init, signals, n_atoms, rng, products))
+        chosen = first_signals(init, signals, n_atoms, rng, products)
+        found, observed = coordinates(chosen), feature_map.observed(signals.take(chosen))
+        if observed is not None:
+            # Where an atom is zero, signals that are known elsewhere could be predicted without bound.
+            sizes = (found**2).sum(axis=1, keepdims=True) / observed.sum(axis=1, keepdims=True).clip(min=1)
+            found = np.where(observed, found, np.sqrt(sizes) * atoms[: len(found)])
         atoms[: len(found)] = found
     return atoms
 

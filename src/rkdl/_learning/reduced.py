@@ -336,7 +336,8 @@ class ReducedProblem(LearningProblem):
         task = replace(self._encode_task(iterate.metric.unwhiten(atoms), atoms @ atoms.T), feature_map=feature_map)
         codes = executor.worker(task)(rows, ChunkState(None, None, features))[1].codes
         dense = executor.to_backend(codes.dense(len(atoms), np.float64))
-        return host(whitened - dense @ atoms) * factors
+        residuals, observed = host(whitened - dense @ atoms) * factors, feature_map.observed(rows)
+        return residuals if observed is None else residuals * host(observed)
 
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""
