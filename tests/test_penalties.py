@@ -62,17 +62,6 @@ class TestLasso:
 
     @each_sign
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_atoms_that_are_nearly_parallel(self, rng, positive, dtype):
-        """In the span of those in use up to rounding, where one takes the place of another."""
-        dictionary = (1.0 + 0.003 * rng.standard_normal((100, 20))).astype(dtype)
-        X = (3.0 + rng.standard_normal((100, 20))).astype(dtype)
-        for alpha in (0.1, 3.0):
-            codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
-            wide = (part.astype(float) for part in (X, dictionary, codes))
-            assert relative_gaps(*wide, alpha, positive).max() < (1e-4 if dtype == np.float32 else 1e-12)
-
-    @each_sign
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     @given(seed=st.integers(0, 10**6), exponent=st.integers(-14, -1), near=st.floats(-9.0, -1.0))
     def test_the_gap_that_the_penalty_allows(self, positive, dtype, seed, exponent, near):
         """The docs promise this bound; with small penalties and parallel atoms it was 1e8 times the energy."""
@@ -83,7 +72,7 @@ class TestLasso:
         X, dictionary = ((rows / np.linalg.norm(rows, axis=1)[:, None]).astype(dtype) for rows in (X, dictionary))
         codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
         wide = (part.astype(float) for part in (X, dictionary, codes))
-        assert relative_gaps(*wide, alpha, positive).max() < min(2.0, 10.0 * eps * (1.0 / alpha**2 + 100.0))
+        assert relative_gaps(*wide, alpha, positive).max() < min(1.1, 10.0 * eps * (1.0 / alpha**2 + 100.0))
 
     @each_sign
     @pytest.mark.parametrize(("alpha", "l2"), [(0.3, 0.0), (0.3, 0.5), (0.1, 3.0)])

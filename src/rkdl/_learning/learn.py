@@ -103,7 +103,10 @@ def learn(
         check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
         try:
-            if _is_lost(problem, dictionary):
+            is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+            is_single = executor.signals.dtype == np.float32 and executor.signals.device is None
+            is_small = not specification.pursuit.has_penalty and problem.model.objective < UNRESOLVED * problem.energy
+            if is_difference and is_single and is_small:
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()
                 (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
                 learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
@@ -159,14 +162,6 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
     return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
-
-
-def _is_lost(problem: LearningProblem, dictionary: FittedDictionary) -> bool:
-    """Whether the error is a difference of squares that float32 does not resolve."""
-    signals, is_exact = problem.executor.signals, isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
-    if is_exact or dictionary.pursuit.has_penalty or signals.dtype != np.float32 or signals.device is not None:
-        return False
-    return problem.model.objective < UNRESOLVED * problem.energy
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
