@@ -23,11 +23,11 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
 from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import normalize
 from sklearn.svm import SVC
 
 from benchmarks.pages import put
 from rkdl import KDLClassifier
-from rkdl.datasets import normalize_signals
 
 PAGE = Path(__file__).parent.parent / "docs" / "classification-results.md"
 LARGE = {"n_components": 60, "n_kernel_vectors": 400, "n_nonzero_coefs": 24}
@@ -47,14 +47,14 @@ def load_images(data_dir: str | None, small: bool) -> Images:
     """MNIST, or some of scikit-learn's digits."""
     if small:
         images, labels = load_digits(return_X_y=True)
-        images = normalize_signals((images / 16.0).astype(np.float32))
+        images = normalize((images / 16.0).astype(np.float32))
         return Images(images[:400], labels[:400], images[400:600], labels[400:600])
     from rkdl.datasets import fetch_mnist
 
     parts: list[np.ndarray] = []
     for subset in ("train", "test"):
         images, labels = fetch_mnist(subset=subset, data_home=data_dir, return_X_y=True)
-        parts += [normalize_signals((images / 255.0).astype(np.float32)), labels]
+        parts += [normalize((images / 255.0).astype(np.float32)), labels]
     return Images(*parts)
 
 

@@ -191,8 +191,9 @@ class TestWords:
 
     @each_method
     def test_a_tolerance_above_every_norm(self, kind, digits):
-        (words,) = self.told(kind(residual_tol=1e9, random_state=0), digits)
-        assert "residual_tol=1000000000.0" in words
+        for limit, told in (({"residual_tol": 1e9}, "residual_tol=1000000000.0"), ({"rtol": 2.0}, "rtol=2.0")):
+            (words,) = self.told(kind(**limit, random_state=0), digits)
+            assert told in words
 
     @each_kernel_method
     @pytest.mark.parametrize(("gamma", "what"), [(1e-9, "nearly constant"), (10.0, "nearly the identity")])

@@ -129,22 +129,20 @@ class AnomalyTask:
     def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # A sum is not finite where a number is not.
-            total, found = rows.sum(), self.ensemble.anomalies(rows)
-            if self.locations is None:
-                return (total, 0.0), found
-            found = combine(found, self.locations, self.dtype)
-            return (total, found.sum()), found
+            total, raw = rows.sum(), self.ensemble.anomalies(rows)
+            return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
         width = self.ensemble.width * (8 // signals.dtype.itemsize)
         with open_executor(signals, width, n_jobs, is_part=True) as executor:
-            (total, of_scores), parts = executor.map_reduce(self)
+            (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
-        if not np.isfinite(float(of_scores)):
+        found = host(joined(parts)) if signals.result_device is None else joined(parts)
+        if self.locations is not None and not bool(backend_of(found).xp.isfinite(found).all()):
             raise NotFiniteError
-        return host(joined(parts)) if signals.result_device is None else joined(parts)
+        return found
 
 
 def combine(raw: Array, locations: Array, dtype: np.dtype, weights: Array | None = None) -> Array:

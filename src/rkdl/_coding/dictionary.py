@@ -281,7 +281,7 @@ def _averaged(
 
 def _sizes(encoder: Encoder, most: float) -> list[int]:
     """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
-    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    has_limit = not (encoder.pursuit.has_tolerance or encoder.pursuit.has_penalty)
     own = encoder.pursuit.n_nonzero if has_limit else 1
     grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
     return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))

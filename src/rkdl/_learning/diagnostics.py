@@ -123,14 +123,16 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
 
     `n_empty` of the signals are not zero and have a code of zeros.
     """
-    features, tolerance, dtype = specification.features, specification.pursuit.residual_tol, signals.dtype
+    features, pursuit, dtype = specification.features, specification.pursuit, signals.dtype
     n_signals, n_features = signals.shape
     if n_empty > EMPTY_SHARE * n_signals:
         cause = features.why_empty()
-        if specification.pursuit.has_penalty:
-            cause = f"alpha={specification.pursuit.alpha} is not below their products with the atoms: lower it."
-        elif tolerance >= 0.0:
-            cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
+        if pursuit.has_penalty:
+            cause = f"alpha={pursuit.alpha} is not below their products with the atoms: lower it."
+        elif pursuit.rtol >= 1.0:
+            cause = f"rtol={pursuit.rtol} is not below 1: lower it."
+        elif pursuit.residual_tol >= 0.0:
+            cause = f"residual_tol={pursuit.residual_tol} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
     if learned.rank is None:
         return
