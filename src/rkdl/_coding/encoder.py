@@ -12,7 +12,7 @@ from rkdl._backends.arrays import cast, normalize_rows
 from rkdl._backends.arrays import squared_norms as row_squares
 from rkdl._backends.base import Backend, ChunkCodes, backend_of, is_tensor
 from rkdl._data.signals import NotFiniteError, is_safe
-from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
+from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._utils.types import Array
 
 # Share of a signal's energy below which float32 does not resolve its residual, a difference of squares.
@@ -193,21 +193,12 @@ class Encoder:
             return features, row_squares(left if observed is None else left * observed), norms
         is_lost = squares < UNRESOLVED * norms
         if not is_tensor(squares) and squares.dtype == np.float32 and is_lost.any():
-            rows, (feature_map, atoms, gram) = signals[is_lost].astype(np.float64), self._in_float64
-            dense = codes.dense(self.n_atoms, np.float64)[is_lost]
-            left = (dense * (dense @ gram - 2.0 * (feature_map.features(rows) @ atoms.T))).sum(1)
-            squares[is_lost] = (feature_map.squared_norms(rows) + left).clip(min=0.0)
+            rows = signals[is_lost].astype(np.float64)
+            wide: Any = self.as_float64
+            dense, correlations = codes.dense(self.n_atoms, np.float64)[is_lost], wide.correlate(rows)[1]
+            left = (dense * (dense @ wide.gram - 2.0 * correlations)).sum(1)
+            squares[is_lost] = (wide.feature_map.squared_norms(rows) + left).clip(min=0.0)
         return features, squares, norms
-
-    @cached_property
-    def _in_float64(self) -> tuple[FeatureMap, Array, Array]:
-        """The map, the atoms and their inner products in float64."""
-        feature_map, atoms = self.feature_map.as_dtype(np.dtype(np.float64)), self.atoms.astype(np.float64)
-        if not isinstance(feature_map, KernelMap):
-            return feature_map, atoms, atoms @ atoms.T
-        # There may be no room for a matrix of all kernel vectors.
-        blocks = np.array_split(feature_map.kernel_vectors, -(-len(feature_map.kernel_vectors) // 256))
-        return feature_map, atoms, atoms @ np.concatenate([feature_map.features(rows) @ atoms.T for rows in blocks])
 
     def in_range(self, signals: np.ndarray) -> tuple[Encoder, np.ndarray]:
         """The encoder and the signals, both in float64 if squares of the signals leave the range of float32."""
@@ -223,14 +214,17 @@ class Encoder:
 
     @cached_property
     def as_float64(self) -> Encoder:
-        """The encoder in float64."""
-        if not self.is_linear:
-            assert self.gram is not None
-            feature_map, dtype = self.feature_map.as_dtype(np.dtype(np.float64)), np.float64
-            return replace(self, feature_map=feature_map, atoms=self.atoms.astype(dtype), gram=self.gram.astype(dtype))
+        """The encoder in float64, with the inner products that its atoms have there."""
+        feature_map, atoms = self.feature_map.as_dtype(np.dtype(np.float64)), self.atoms.astype(np.float64)
+        if isinstance(feature_map, GivenKernelMap):
+            return replace(self, atoms=atoms, gram=cast(self.gram, np.float64))
         # Of unit norm in float64 too: the pursuit takes the diagonal of their Gram matrix to be one.
-        atoms = normalize_rows(self.atoms.astype(np.float64))
-        return replace(self, atoms=atoms, gram=atoms @ atoms.T)
+        images = atoms = normalize_rows(atoms) if self.is_linear else atoms
+        if isinstance(feature_map, KernelMap):
+            # There may be no room for a matrix of all kernel vectors.
+            blocks = np.array_split(feature_map.kernel_vectors, -(-feature_map.size // 256))
+            images = np.concatenate([feature_map.features(rows) @ atoms.T for rows in blocks]).T
+        return replace(self, feature_map=feature_map, atoms=atoms, gram=atoms @ images.T)
 
     def _is_in_range(self, signals: np.ndarray, correlations: np.ndarray, norms: np.ndarray) -> bool:
         """Whether a chunk can be coded in its dtype; raises if it can be coded in none."""

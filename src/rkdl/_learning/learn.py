@@ -103,7 +103,10 @@ def learn(
         check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
         try:
-            if _is_lost(problem, dictionary):
+            is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+            is_single = executor.signals.dtype == np.float32 and executor.signals.device is None
+            is_small = not specification.pursuit.has_penalty and problem.model.objective < UNRESOLVED * problem.energy
+            if is_difference and is_single and is_small:
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()
                 (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
                 learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
@@ -159,14 +162,6 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
     return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
-
-
-def _is_lost(problem: LearningProblem, dictionary: FittedDictionary) -> bool:
-    """Whether the error is a difference of squares that float32 does not resolve."""
-    signals, is_exact = problem.executor.signals, isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
-    if is_exact or dictionary.pursuit.has_penalty or signals.dtype != np.float32 or signals.device is not None:
-        return False
-    return problem.model.objective < UNRESOLVED * problem.energy
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
@@ -228,7 +223,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
+    model = Model.start(feature_map, metric, atoms, specification.atom_update)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -250,8 +245,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             return model
 
     def started(atoms: Array) -> Model:
-        is_positive = specification.atom_update.is_positive
-        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), specification.atom_update)
 
     rows = _whitened_sample(executor, model, n_atoms, rng)
     found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)

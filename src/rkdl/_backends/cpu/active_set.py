@@ -243,11 +243,11 @@ def pursue_signed(
             start, sign = zero, one if is_positive or work[0, b] > zero else -one
             excess = sign * work[0, b] - alpha[b]
             is_usable = count < n_nonzero and excess > zero and work[1, b] > floor
-            if not (is_usable and excess * excess * (one if has_penalty else smallest) > threshold):
+            if not (is_usable and excess * excess * (one if is_bound else smallest) > threshold):
                 # In the span of the atoms in use, an atom takes the place of one of them, at the same residual.
                 limit = floor if count < n_nonzero else -never
                 least = dtype.type(64) * threshold
-                b = _find_dependent(work, alpha, is_positive, least, limit) if has_penalty and count > 0 else -1
+                b = _find_dependent(work, alpha, is_positive, least, limit) if is_bound and count > 0 else -1
                 if b < 0:
                     break
                 sign = one if is_positive or work[0, b] > zero else -one
