@@ -683,6 +683,7 @@ OUT_OF_RANGE = {
     "n_nonzero_coefs": [0, -1, 1.5],
     "residual_tol": [-1.0, np.nan],
     "rtol": [-0.1],
+    "coherence_max": [0.0, 1.5],
     "max_iter": [0],
     "tol": [-1e-3, np.nan],
     "gamma": [0.0, -1.0, np.nan, np.inf],

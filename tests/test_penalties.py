@@ -12,6 +12,7 @@ from sklearn.linear_model import ElasticNet
 
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, SparseCoder, sparse_encode, sparse_encode_gram
+from rkdl.metrics import mutual_coherence
 from test_pursuit import GREEDY, general, problems, squared_residuals
 
 each_sign = pytest.mark.parametrize("positive", [False, True], ids=["any", "positive"])
@@ -193,6 +194,23 @@ class TestLearning:
             model = DL(12, init=init, atom_update="gram", pursuit="lasso", alpha=0.1, **options, tol=0.0).fit(X)
             assert (np.diff(np.column_stack([model.update_errors_, model.errors_]).ravel()) <= 1e-9).all()
 
+    @pytest.mark.parametrize("kind", [DL, RKDL])
+    @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
+    def test_incoherent_atoms(self, X, kind, atom_update):
+        """From first atoms that are equal too; the error is that of the atoms that are returned."""
+        options = {"atom_update": atom_update, "random_state": 0, "max_iter": 5, "tol": 0.0}
+        free = kind(40, **options).fit(X)
+        for bound in (0.7, 0.4):
+            model = kind(40, coherence_max=bound, **options).fit(X)
+            assert mutual_coherence(model) < min(bound + 1e-9, mutual_coherence(free))
+            total = np.sum(model.reconstruction_error(X) ** 2)
+            np.testing.assert_allclose(model.errors_[-1], np.sqrt(total / X.size), rtol=1e-6)
+        if kind is DL:
+            model = DL(8, coherence_max=0.5, init=np.ones((8, 64)), **options).fit(X.astype(np.float32))
+            assert mutual_coherence(model) < 0.5 + 1e-6
+            with pytest.raises(ValueError, match=r"coherence_max=0.1 is out of reach: of 200 atoms in 64 dimensions"):
+                DL(200, coherence_max=0.1, init="random", **options).fit(X)
+
     def test_weights_are_repetitions(self, X):
         weights = np.arange(400) % 3
         options = {"pursuit": "lasso", "alpha": 0.1, "init": X[:8], "max_iter": 3, "tol": 0.0}
@@ -207,6 +225,8 @@ class TestLearning:
         given = np.where(X[0, 2] == X, np.nan, X)
         with pytest.raises(ValueError, match="aksvd' refits codes of complete signals: use 'gram'"):
             DL(4, atom_update="aksvd", missing="ignore").fit(given)
+        with pytest.raises(ValueError, match=r"coherence_max=0.5 would make atoms negative"):
+            DL(4, positive_dict=True, coherence_max=0.5).fit(X)
         with pytest.raises(ValueError, match="missing='ignore' is for dense signals"):
             DL(4, missing="ignore").fit(sparse.csr_array(X))
         with pytest.raises(ValueError, match="noise does not allow for missing numbers"):

@@ -37,6 +37,9 @@ class DL(Learner):
         non-negative least squares on their support.
     positive_dict : bool, default=False
         Whether atoms are non-negative; with `positive_code`, this is a sparse non-negative matrix factorisation.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms, as `rkdl.metrics.mutual_coherence` measures it. After every
+        update, atoms that are closer are turned apart, which makes the error larger.
     missing : {"error", "ignore"}, default="error"
         Whether NaN raises an error, or stands for a number that is not known. Codes then minimise the error of the
         known numbers, as do the atoms, and `denoise` predicts the others.
@@ -106,6 +109,7 @@ class DL(Learner):
     """
 
     positive_dict: bool = False
+    coherence_max: float = 1.0
     missing: str = "error"
     half_life: float | None = None
 

@@ -56,6 +56,9 @@ class RKDL(KernelLearner):
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms in feature space, as `rkdl.metrics.mutual_coherence` measures it.
+        After every update, atoms that are closer are turned apart, which makes the error larger.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -136,6 +139,7 @@ class RKDL(KernelLearner):
 
     n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
+    coherence_max: float = 1.0
     half_life: float | None = None
 
     partial_fit = partial_fit

@@ -226,7 +226,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
+    model = Model.start(feature_map, metric, atoms, specification.atom_update)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -248,8 +248,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             return model
 
     def started(atoms: Array) -> Model:
-        is_positive = specification.atom_update.is_positive
-        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), specification.atom_update)
 
     rows = _whitened_sample(executor, model, n_atoms, rng)
     found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)
