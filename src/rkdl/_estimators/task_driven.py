@@ -254,6 +254,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         models = made_once(self, self._parts, (), self._assemble)
         if (dtype, device) not in models:
             scales = np.sqrt(constant(self.gammas_))
+            if not scales.astype(dtype).all():
+                raise NotFiniteError
             centre, state = self.feature_means_, vars(self)
             atoms, grams = state.get("components_"), state.get("grams_")
             model = TaskModel(
@@ -283,7 +285,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
             with np.errstate(over="ignore", invalid="ignore"):
                 results = read(model, model.kernel_values(rows))
-            if not bool(xp.isfinite(results).all()):
+            # Differences of two of them, too.
+            if not bool(xp.isfinite(2.0 * results).all()):
                 raise NotFiniteError
             return results
 
