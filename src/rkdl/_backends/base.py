@@ -182,6 +182,7 @@ class Backend(Protocol):
         alpha: float | Array = 0.0,
         l2: float | Array = 0.0,
         dictionary: Array | None = None,
+        observed: Array | None = None,
     ) -> tuple[ChunkCodes, Array]:
         """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
 
@@ -189,6 +190,8 @@ class Backend(Protocol):
         that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
         negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`
         and `active_set` beside it. `alpha` and `l2` are the penalties of "lasso", for all atoms or for each (n,).
+        `observed` (c, m) says which numbers of the signals are known; the others are zeros in `correlations`, and do
+        not count.
         """
 
     def adam_step(

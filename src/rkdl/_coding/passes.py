@@ -76,7 +76,7 @@ def encode_signals(
 
     with open_executor(signals, encoder.row_width, n_jobs, is_part=True) as executor:
         parts: Any = executor.map_chunks(task)
-    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0:
+    if not any(n_coefficients) and not encoder.pursuit.has_tolerance:
         _warn_of_zeros(encoder)
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 

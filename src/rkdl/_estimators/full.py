@@ -44,15 +44,17 @@ class KDL(KernelLearner):
     coef0 : float, default=1.0
         Constant term of "poly".
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -159,15 +161,16 @@ class KDL(KernelLearner):
         return Signals(X, X.dtype)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
-        if not self._is_precomputed or (self.residual_tol is None and not for_residuals):
+        has_tolerance = self.residual_tol is not None or self.rtol is not None
+        if not self._is_precomputed or not (has_tolerance or for_residuals):
             return {}
         # Norms are on the diagonal of the kernel matrix of the training signals.
         kernel: np.ndarray = host(signals.data)
         if not is_training_matrix(kernel):
             raise ValueError(
-                "Residuals, and codes with residual_tol, need k(x, x), which kernel='precomputed' gives for the "
-                "training signals alone, in their square kernel matrix: for other signals give the kernel by name or "
-                "as a function, or set residual_tol=None and n_nonzero_coefs."
+                "Residuals, and codes with residual_tol or rtol, need k(x, x), which kernel='precomputed' gives for "
+                "the training signals alone, in their square kernel matrix: for other signals give the kernel by name "
+                "or as a function, or set n_nonzero_coefs alone."
             )
         return {"squared_norms": np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)}
 

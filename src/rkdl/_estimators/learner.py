@@ -65,6 +65,7 @@ class Learner(DictionaryEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "positive_dict": ["boolean"],
+        "coherence_max": [Interval(Real, 0, 1, closed="right")],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "fit_inverse_transform": ["boolean"],
         "decoder_alpha": [Interval(Real, 0, None, closed="left")],
@@ -94,7 +95,12 @@ class Learner(DictionaryEstimator):
             self.n_components,
             self._features(),
             pursuit,
-            choose_atom_update(self.atom_update, pursuit, is_positive=getattr(self, "positive_dict", False)),
+            choose_atom_update(
+                self.atom_update,
+                pursuit,
+                is_positive=getattr(self, "positive_dict", False),
+                coherence_max=getattr(self, "coherence_max", 1.0),
+            ),
             self.init,  # type: ignore[arg-type]
             max_iter=self.max_iter,
             tol=self.tol,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
-from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
+from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -19,15 +19,17 @@ class DL(Learner):
     n_components : int, default=20
         Number of atoms.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -35,6 +37,12 @@ class DL(Learner):
         non-negative least squares on their support.
     positive_dict : bool, default=False
         Whether atoms are non-negative; with `positive_code`, this is a sparse non-negative matrix factorisation.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms, as `rkdl.metrics.mutual_coherence` measures it. After every
+        update, atoms that are closer are turned apart, which makes the error larger.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known. Codes then minimise the error of the
+        known numbers, as do the atoms, and `denoise` predicts the others.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -69,9 +77,11 @@ class DL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
-        coded anew; with "lasso", plus twice the penalties under the root. It may increase.
+        coded anew; with "lasso", plus twice the penalties under the root. It may increase. Missing
+        numbers have no error.
     update_errors_ : ndarray of shape (n_updates,)
-        Error right after each update, with the codes that the update was computed for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports. With
+        missing numbers, it is an upper bound.
     n_iter_ : int
         Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
@@ -99,10 +109,12 @@ class DL(Learner):
     """
 
     positive_dict: bool = False
+    coherence_max: float = 1.0
+    missing: str = "error"
     half_life: float | None = None
 
     def _features(self) -> FeatureChoice:
-        return FeatureChoice()
+        return SignalFeatures(self.missing == "ignore")
 
     partial_fit = partial_fit
 
@@ -124,15 +136,17 @@ class FourierDL(Learner):
         Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False

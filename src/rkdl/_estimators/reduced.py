@@ -40,20 +40,25 @@ class RKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms in feature space, as `rkdl.metrics.mutual_coherence` measures it.
+        After every update, atoms that are closer are turned apart, which makes the error larger.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
@@ -134,6 +139,7 @@ class RKDL(KernelLearner):
 
     n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
+    coherence_max: float = 1.0
     half_life: float | None = None
 
     partial_fit = partial_fit
@@ -166,15 +172,17 @@ class ORKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -307,15 +315,17 @@ class MORKDL(KernelLearner):
         Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
         the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
         Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
-        magnitude, all codes are zero. Only "lasso" has penalties; it does not use `n_nonzero_coefs` or `residual_tol`.
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False

@@ -192,7 +192,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         score : float
             ``1 - sum of squared errors / sum of squared deviations from the mean``.
         """
-        return float(r2_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
+        return float(r2_score(host(y), host(self.predict(X)).astype(np.float64), sample_weight=host(sample_weight)))
 
     def _task(self, n_outputs: int, n_signals: int) -> Task:
         return Task(n_outputs, squared_error, decay=min(1.0, PRIOR_SIGNALS / n_signals))

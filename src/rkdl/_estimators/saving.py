@@ -154,7 +154,7 @@ def load(path: str | os.PathLike, *, kernel: Callable | None = None) -> Any:
     >>> load(path).components_.shape
     (32, 64)
     """
-    file = _File(shown(path), *read_file(path, "estimator", "give a file that an estimator's save wrote."), kernel)
+    file = _File(shown(path), *read_file(path, "estimator", "give a file written by save."), kernel)
     try:
         return file.model()
     except (LookupError, TypeError, AttributeError, ArithmeticError, ArrayError, InvalidParameterError) as error:

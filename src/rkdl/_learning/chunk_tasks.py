@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, dot
+from rkdl._backends.arrays import cast, dot, squared_norms, where
 from rkdl._backends.base import Codes
 from rkdl._coding.encoder import Encoder
 from rkdl._execution.executor import Executor
@@ -64,7 +64,12 @@ class EncodeTask(Encoder):
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations, norms = self.observe(signals, None if state is None else state.features)
-        codes, residuals = self.pursue(correlations, squared_norms=norms)
+        observed = self.feature_map.observed(signals)
+        codes, residuals = self.pursue(correlations, squared_norms=norms, observed=observed)
+        if observed is not None:
+            # What is missing is what the codes say: sums for these signals bound the error of what is observed.
+            features = where(observed, features, codes.times(self.atoms))
+            norms = squared_norms(features)
         kept: Any = codes
         half, squares, weights = kept, (norms, residuals), None if state is None else state.weights
         if weights is not None:
@@ -114,6 +119,8 @@ class ResidualTask:
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         roots = 1.0 if state.weights is None else state.weights.clip(min=np.finfo(float).tiny)[:, None] ** 0.5
         residual = signals * roots - state.codes.times(self.atoms) / roots
+        # What is missing has no residual.
+        residual = where(residual == residual, residual, 0.0)
         return (dot(residual, residual),), state
 
 

@@ -95,15 +95,15 @@ def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
     if len(columns) < 2:
         return
     levels = np.log10(spreads[:, columns])
-    high, low = levels.min(axis=0).argmax(), levels.max(axis=0).argmin()
-    ratio = levels[:, high].min() - levels[:, low].max()
+    high = levels.min(axis=0).argmax()
+    ratio = levels[:, high].min() - levels.max(axis=0).min()
     if ratio < 1.0 or np.abs(np.diff(levels, axis=1)).min(axis=0).max() < 0.5 * ratio:
         return
-    # Without numbers that differ between the folds of a cross-validation, so that it is shown once.
+    # The same text in the folds of a cross-validation, so that it is shown once.
     warn(
         f"The columns of X have different scales: column {columns[high]} (counted from 0) varies more than ten times "
-        f"as much as column {columns[low]}, so a few columns decide all distances. Scale the columns first, for "
-        f"example with scikit-learn's StandardScaler (--standardize on the command line)."
+        f"as much as others, so few columns decide all distances. Scale the columns first, for example with "
+        f"scikit-learn's StandardScaler (--standardize on the command line)."
     )
 
 
@@ -123,14 +123,16 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
 
     `n_empty` of the signals are not zero and have a code of zeros.
     """
-    features, tolerance, dtype = specification.features, specification.pursuit.residual_tol, signals.dtype
+    features, pursuit, dtype = specification.features, specification.pursuit, signals.dtype
     n_signals, n_features = signals.shape
     if n_empty > EMPTY_SHARE * n_signals:
         cause = features.why_empty()
-        if specification.pursuit.has_penalty:
-            cause = f"alpha={specification.pursuit.alpha} is not below their products with the atoms: lower it."
-        elif tolerance >= 0.0:
-            cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
+        if pursuit.has_penalty:
+            cause = f"alpha={pursuit.alpha} is not below their products with the atoms: lower it."
+        elif pursuit.rtol >= 1.0:
+            cause = f"rtol={pursuit.rtol} is not below 1: lower it."
+        elif pursuit.residual_tol >= 0.0:
+            cause = f"residual_tol={pursuit.residual_tol} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
     if learned.rank is None:
         return

@@ -32,6 +32,7 @@ class FeatureChoice:
     """Base of the choices; its features are the signals themselves."""
 
     size = 0  # number of features, besides the signal itself
+    ignores_missing = False  # whether NaN stands for a number that is not known
     runs_user_code = False
 
     @property
@@ -53,15 +54,22 @@ class FeatureChoice:
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
         """The feature map of the signals, where it needs no kernel vectors."""
-        return LinearMap(signals.shape[1])
+        return LinearMap(signals.shape[1], self.ignores_missing)
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         """The feature map of a fitted model, from its kernel vectors or frequencies, if it has any."""
-        return LinearMap(n_features)
+        return LinearMap(n_features, self.ignores_missing)
 
     def why_empty(self) -> str:
         """Why codes may be zeros, and what to do."""
         return "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
+
+
+@dataclass(frozen=True)
+class SignalFeatures(FeatureChoice):
+    """The signals themselves."""
+
+    ignores_missing: bool = False
 
 
 @dataclass(frozen=True)

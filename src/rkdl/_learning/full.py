@@ -251,12 +251,11 @@ class FullProblem(LearningProblem):
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
+        pursue = self.pursuit.on(backend_of(gram))
 
         def encode(start: int, stop: int) -> ChunkState:
             norms = self.squared_norms[start:stop]
-            return ChunkState(
-                *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
-            )
+            return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms))
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
@@ -342,7 +341,7 @@ class FullProblem(LearningProblem):
         sample, factors = spread_evenly(self.executor.signals, sample_size(n_atoms))
         columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
         gram, norms = cast(model.gram, dtype), self.squared_norms[sample]
-        codes = backend_of(gram).pursue(cast(correlations, dtype), gram, norms, *self.pursuit)[0]
+        codes = self.pursuit.on(backend_of(gram))(cast(correlations, dtype), gram, norms)[0]
         dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
         represented = host(dense) @ host(correlations).T
         products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T

@@ -64,7 +64,7 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, steps: int, rng:
         """Codes of signals drawn at random, and what they leave."""
         batch = rows[backend.from_host(rng.randint(len(rows), size=count), rows)]
         gram, norms = backend.product(atoms, atoms), backend.squared_norms(batch)
-        codes = backend.pursue(backend.product(batch, atoms), gram, norms, *pursuit)[0]
+        codes = pursuit.on(backend)(backend.product(batch, atoms), gram, norms)[0]
         return codes, batch - codes.times(atoms)
 
     for step in range(1, steps + 1):

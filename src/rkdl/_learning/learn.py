@@ -15,7 +15,7 @@ from rkdl._backends.arrays import cast, host
 from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import UNRESOLVED
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
-from rkdl._data.signals import NotFiniteError, Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, is_safe, without_nan
 from rkdl._execution.executor import Executor, open_executor
 from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric
@@ -103,7 +103,13 @@ def learn(
         check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
         try:
-            if _is_lost(problem, dictionary):
+            is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+            is_single = executor.signals.dtype == np.float32 and executor.signals.device is None
+            if is_difference and is_single and problem.energy == 0.0:
+                # Of a checkpoint that was complete.
+                problem.encode()
+            is_small = not specification.pursuit.has_penalty and problem.model.objective < UNRESOLVED * problem.energy
+            if is_difference and is_single and is_small:
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()
                 (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
                 learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
@@ -130,6 +136,7 @@ def open_learning(
 
     They are if float32 has too few digits for them; with None for `in_float64`, a sample decides.
     """
+    signals = signals.with_missing("ignore" if specification.features.ignores_missing else "error")
     if not signals.is_remote:
         in_float64 = _lacks_digits(specification, signals) if in_float64 is None else in_float64
         signals = signals.with_dtype(np.dtype(np.float64)) if in_float64 else signals
@@ -147,6 +154,7 @@ def open_learning(
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     """Whether float32 cannot resolve the residuals of these signals, by a sample."""
     sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+    sample = without_nan(sample) if signals.allows_nan else sample
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if not is_safe(float(np.mean(sample**2)), np.float64):
             # Refused in the first pass over the data, unless the sample alone is zero.
@@ -157,14 +165,6 @@ def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
     return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
-
-
-def _is_lost(problem: LearningProblem, dictionary: FittedDictionary) -> bool:
-    """Whether the error is a difference of squares that float32 does not resolve."""
-    signals, is_exact = problem.executor.signals, isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
-    if is_exact or dictionary.pursuit.has_penalty or signals.dtype != np.float32 or signals.device is not None:
-        return False
-    return problem.model.objective < UNRESOLVED * problem.energy
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
@@ -192,6 +192,8 @@ def start_problem(
     """The learning problem at its start, and gamma; what a saved state holds is not chosen anew."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
+    if signals.allows_nan and specification.atom_update.refits_codes:
+        raise ValueError("atom_update='aksvd' refits codes of complete signals: use 'gram' with missing='ignore'.")
     if signals.weights is not None and specification.atom_update.refits_codes:
         raise ValueError("atom_update='aksvd' refits codes one by one, without weights: use 'gram' with sample_weight.")
     gamma = features.find_gamma(signals)
@@ -224,7 +226,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
+    model = Model.start(feature_map, metric, atoms, specification.atom_update)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -246,8 +248,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             return model
 
     def started(atoms: Array) -> Model:
-        is_positive = specification.atom_update.is_positive
-        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), specification.atom_update)
 
     rows = _whitened_sample(executor, model, n_atoms, rng)
     found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)

@@ -26,7 +26,7 @@ from rkdl._learning.atom_replacement import (
     rounding_level,
     sample_size,
 )
-from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures
+from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures, decorrelated
 from rkdl._learning.chunk_tasks import (
     ChunkState,
     EncodeTask,
@@ -64,10 +64,18 @@ class Model(NamedTuple):
 
     @classmethod
     def start(
-        cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any, *, is_positive: bool = False
+        cls,
+        feature_map: FeatureMap,
+        metric: Metric | IdentityMetric,
+        whitened_atoms: Any,
+        update: AtomUpdate | None = None,
     ) -> Model:
-        """First atoms, normalised; those of norm zero are replaced after the first pursuit."""
-        atoms = normalize_rows(positive_parts(whitened_atoms) if is_positive else whitened_atoms)
+        """First atoms, as the update wants them; those of norm zero are replaced after the first pursuit."""
+        if update is None:
+            atoms = normalize_rows(whitened_atoms)
+        else:
+            atoms = normalize_rows(positive_parts(whitened_atoms) if update.is_positive else whitened_atoms)
+            atoms = backend_of(atoms).from_host(decorrelated(host(atoms), update.coherence_max), atoms)
         return cls(feature_map, metric, atoms, swept_atoms=atoms)
 
     @property
@@ -336,7 +344,8 @@ class ReducedProblem(LearningProblem):
         task = replace(self._encode_task(iterate.metric.unwhiten(atoms), atoms @ atoms.T), feature_map=feature_map)
         codes = executor.worker(task)(rows, ChunkState(None, None, features))[1].codes
         dense = executor.to_backend(codes.dense(len(atoms), np.float64))
-        return host(whitened - dense @ atoms) * factors
+        residuals, observed = host(whitened - dense @ atoms) * factors, feature_map.observed(rows)
+        return residuals if observed is None else residuals * host(observed)
 
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""
@@ -357,10 +366,11 @@ class ReducedProblem(LearningProblem):
 
     def accept(self, iterate: Iterate) -> None:
         """Make the result of an iteration the current model."""
+        bound, atoms = self.atom_update.coherence_max, iterate.whitened_atoms
         self.model = self.model._replace(
             feature_map=iterate.feature_map,
             metric=iterate.metric,
-            whitened_atoms=iterate.whitened_atoms,
+            whitened_atoms=self.executor.to_backend(decorrelated(host(atoms), bound)) if bound < 1.0 else atoms,
             update_objective=float(iterate.objective),
             n_revived=self.model.n_revived + iterate.n_replaced,
             swept_atoms=iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms,

@@ -26,7 +26,17 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, begin_by, choose, complete_row, pursue_rows
+from rkdl._backends.cpu.pursuit import (
+    SCORES,
+    UNROLL,
+    Block,
+    advance_by,
+    begin_by,
+    choose,
+    complete_row,
+    forget_rows,
+    pursue_rows,
+)
 from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
 Penalty: TypeAlias = "float | np.ndarray"
@@ -173,6 +183,8 @@ def pursue_signed(
     correlations,
     gram,
     dictionary,
+    observed,
+    scales,
     squared_norms,
     residual_tol,
     eps,
@@ -186,7 +198,8 @@ def pursue_signed(
     `kind` is the place in `_SIGNED`. Rows of `penalties` (2, width), padded by zeros, are alpha and l2 of every atom;
     `residuals` do not include them.
     """
-    alpha, l2, is_positive = penalties[0], penalties[1], kind % 2 == 1
+    own, is_positive = penalties.copy(), kind % 2 == 1
+    alpha, l2 = own[0], own[1]
     n_nonzero, width = indices.shape[1], gram.shape[1]
     lanes = VECTOR_BYTES // correlations.itemsize
     n_vectors, stride = width // lanes, UNROLL * lanes
@@ -212,6 +225,12 @@ def pursue_signed(
             rows = np.empty((5, room), dtype=dtype)
             projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
+        if len(observed) != 0:
+            forget_rows(gram, observed, t)
+            for j in range(len(gram)):
+                scale = scales[t, j]
+                alpha[j], l2[j] = penalties[0, j] * scale, penalties[1, j] * scale * scale
+                norms[j] = one + l2[j]
         b = _begin(kind, correlations, t, work, norms, alpha, root_eps)
         # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span; unless it is so
         # small that it does not bound the coefficients, whose squares times eps are then the error of the objective.
@@ -224,11 +243,11 @@ def pursue_signed(
             start, sign = zero, one if is_positive or work[0, b] > zero else -one
             excess = sign * work[0, b] - alpha[b]
             is_usable = count < n_nonzero and excess > zero and work[1, b] > floor
-            if not (is_usable and excess * excess * (one if has_penalty else smallest) > threshold):
+            if not (is_usable and excess * excess * (one if is_bound else smallest) > threshold):
                 # In the span of the atoms in use, an atom takes the place of one of them, at the same residual.
                 limit = floor if count < n_nonzero else -never
                 least = dtype.type(64) * threshold
-                b = _find_dependent(work, alpha, is_positive, least, limit) if has_penalty and count > 0 else -1
+                b = _find_dependent(work, alpha, is_positive, least, limit) if is_bound and count > 0 else -1
                 if b < 0:
                     break
                 sign = one if is_positive or work[0, b] > zero else -one
@@ -289,7 +308,7 @@ def pursue_signed(
                 is_done = is_settled and (energy <= residual_tol or (count == n_nonzero and not has_penalty))
                 if not (has_row or is_done):
                     if len(dictionary) != 0:
-                        complete_row(gram, dictionary, b)
+                        complete_row(gram, dictionary, b, observed, scales, t)
                     last, scale = count - 1, one / root
                     b = _advance(kind, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
                     has_row = True

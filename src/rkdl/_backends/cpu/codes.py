@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from rkdl._backends.cpu.active_set import PURSUITS as PURSUITS
+from rkdl._backends.cpu.products import multiply
 from rkdl._backends.cpu.statistics import (
     accumulate_cross_products,
     accumulate_gram,
@@ -125,16 +126,26 @@ def pursue(
     alpha: float | np.ndarray = 0.0,
     l2: float | np.ndarray = 0.0,
     dictionary: np.ndarray | None = None,
+    observed: np.ndarray | None = None,
 ) -> tuple[Codes, np.ndarray]:
     """Codes and squared residuals; see `rkdl._backends.base.Backend.pursue`."""
     n_signals, n_atoms = correlations.shape
     dtype = correlations.dtype
     tolerance, eps, atoms = _constants(dtype, residual_tol)
+    scales = known = atoms
+    if observed is not None:
+        assert dictionary is not None
+        # Signals that are observed in the same places, one after another, share rows of the Gram matrix.
+        order = np.lexsort(np.packbits(observed, axis=1).T)
+        gram, known = None, observed[order].astype(dtype)
+        squares = multiply(known, dictionary * dictionary)
+        scales = 1.0 / np.sqrt(np.where(squares > 10.0 * eps, squares, np.inf))
+        correlations, squared_norms = correlations[order] * scales, squared_norms[order]
     if gram is None:
         # Rows of the Gram matrix are computed on demand.
         assert dictionary is not None
         gram, atoms = np.zeros((n_atoms, whole_vectors(n_atoms, dtype)), dtype=dtype), dictionary
-    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, squared_norms, tolerance, eps
+    problem = np.ascontiguousarray(correlations), padded_gram(gram), atoms, known, scales, squared_norms, tolerance, eps
     # Zeros: a pursuit leaves places out where the Gram matrix, which users can set, lets it choose an atom twice.
     room = np.zeros((n_signals, n_nonzero), dtype=np.int32), np.zeros((n_signals, n_nonzero), dtype=dtype)
     counts, residuals = np.empty(n_signals, dtype=np.int32), np.empty(n_signals, dtype=dtype)
@@ -143,4 +154,9 @@ def pursue(
     if total < len(indices):
         # Copies, so that the rest of the room is freed.
         indices, values = indices[:total].copy(), values[:total].copy()
+    if observed is not None:
+        rows, back = np.repeat(np.arange(n_signals), counts), np.argsort(order)
+        entries = np.argsort(order[rows], kind="stable")
+        indices, values = indices[entries], (values * scales[rows, indices])[entries]
+        counts, residuals = counts[back], residuals[back]
     return Codes(counts, indices, values), residuals
