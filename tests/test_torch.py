@@ -31,7 +31,6 @@ from rkdl import (
     sparse_encode_gram,
 )
 from rkdl._execution.blas import one_blas_thread
-from rkdl._execution.config import chunk_bounds
 from rkdl._features.kernels import RBF, Linear, Polynomial
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'rkdl[torch]'")
@@ -126,11 +125,11 @@ def work(request, monkeypatch):
 
 @pytest.fixture(scope="module")
 def X():
-    """Signals enough for several chunks."""
+    """Signals, in several chunks."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((700, 12)) @ rng.standard_normal((12, 12)) / 4.0
-    assert len(chunk_bounds(*X.shape, X.itemsize)) > 1
-    return X
+    with config_context(chunk_rows=256):
+        yield X
 
 
 @pytest.fixture(scope="module")
