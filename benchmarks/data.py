@@ -24,13 +24,13 @@ def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndar
 
     Tiny runs use scikit-learn's bundled digits instead.
     """
-    from rkdl.datasets import normalize_signals
+    from sklearn.preprocessing import normalize
 
     if tiny:
         from sklearn.datasets import load_digits
 
         images, labels = load_digits(return_X_y=True)
-        return normalize_signals(images), labels
+        return normalize(images).astype(np.float32), labels
     from rkdl.datasets import DatasetError, fetch_mnist
 
     try:
@@ -39,7 +39,7 @@ def mnist(data_dir: str | None, tiny: bool = False) -> tuple[np.ndarray, np.ndar
         raise MissingDataError(
             f"MNIST was not found ({error}); give its folder with --data-dir or RKDL_DATA"
         ) from error
-    return normalize_signals(images), labels
+    return normalize(images).astype(np.float32), labels
 
 
 def adbench(name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -406,7 +406,7 @@ SIGNALS: dict[Callable[[np.random.Generator], np.ndarray], tuple[float, float, f
 
 def measure_noise(small: bool, plots: bool) -> Iterator[str]:
     """Errors with and without the level of the noise: methods learn from the noisy signals that they denoise."""
-    rows, gains = [], {"DL": 0, "ORKDL": 0}
+    rows, gains = [], {"DL": 0, "ORKDL": 0, "ORKDL, fixed point": 0}
     for make, levels in SIGNALS.items():
         for noise in levels:
             rng = np.random.default_rng(SEED)
@@ -418,6 +418,7 @@ def measure_noise(small: bool, plots: bool) -> Iterator[str]:
             models = {
                 "DL": DL(40, random_state=SEED),
                 "ORKDL": ORKDL(40, n_kernel_vectors=100, fit_inverse_transform=True, random_state=SEED),
+                "ORKDL, fixed point": ORKDL(40, n_kernel_vectors=100, random_state=SEED),
             }
             for name, model in models.items():
                 model.fit(noisy)

@@ -1,5 +1,7 @@
 """Classifiers with their defaults on tables: accuracy, probabilities and time, and what each learned part is worth.
 
+Also missing values in prediction, features of noise, and regressors on scikit-learn's data.
+
 Run with ``python -m benchmarks.tables [--only PART ...] [--seeds N] [--jobs N] [--write] [--data-dir DIR]``, where the
 folder DIR holds ``tables/*.npz`` with ``X`` and ``y``. Three folds with standardised columns, the same for all
 classifiers. The defaults of the library were chosen by the means of these tables, never by a single one.
@@ -17,15 +19,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_iris,
+    load_linnerud,
+    load_wine,
+    make_friedman1,
+    make_friedman2,
+    make_friedman3,
+    make_regression,
+    make_sparse_uncorrelated,
+)
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 
 from benchmarks.pages import put
-from rkdl import KDLClassifier
+from rkdl import KDLClassifier, KDLRegressor
 
 PAGE = Path(__file__).parent.parent / "docs" / "classification-results.md"
 FOLDS, BINS = 3, 10
@@ -74,6 +89,19 @@ ABLATION: dict[str, Callable[[int], Any]] = {
     "learned, with widths, linear readout": part((), LINEAR),
     "learned, with widths, dictionaries": part((), DICTIONARIES),
     "both readouts, weights from held-out signals": part(),
+}
+
+
+# Shares of the numbers that are missing in prediction.
+SHARES = (0.1, 0.3)
+REGRESSION: dict[str, Callable[[int], Any]] = {
+    "`load_diabetes`": lambda seed: load_diabetes(return_X_y=True),
+    "`load_linnerud`": lambda seed: load_linnerud(return_X_y=True),
+    "`make_friedman1`, noise 1": lambda seed: make_friedman1(600, noise=1.0, random_state=seed),
+    "`make_friedman2`, noise 100": lambda seed: make_friedman2(600, noise=100.0, random_state=seed),
+    "`make_friedman3`, noise 0.1": lambda seed: make_friedman3(600, noise=0.1, random_state=seed),
+    "`make_regression`, 10 features, noise 20": lambda seed: make_regression(600, 10, noise=20.0, random_state=seed),
+    "`make_sparse_uncorrelated`": lambda seed: make_sparse_uncorrelated(600, random_state=seed),
 }
 
 
@@ -171,7 +199,61 @@ def ablation(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
         yield f"| {name} | {found[:, 0].mean():.4f} |"
 
 
-PARTS = {"tables": comparison, "ablation": ablation}
+def missing(tables: list[Table], seeds: int, jobs: int) -> Iterator[str]:
+    """Numbers that are missing in prediction: their distribution is averaged over (NaN), or the mean is filled in."""
+
+    def measure_gaps(table: Table, seed: int) -> list[float]:
+        labels, rng, found = np.unique(table.y, return_inverse=True)[1], np.random.default_rng(seed), []
+        for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(table.X, labels):
+            scaler = StandardScaler().fit(table.X[train])
+            model = KDLClassifier(random_state=seed).fit(scaler.transform(table.X[train]), labels[train])
+            rows = scaler.transform(table.X[test])
+            for share in SHARES:
+                is_missing = rng.random(rows.shape) < share
+                for filled in (np.nan, 0.0):
+                    chances = model.predict_proba(np.where(is_missing, filled, rows))
+                    accuracy = np.mean(model.classes_[chances.argmax(1)] == labels[test])
+                    found += [accuracy, log_loss(labels[test], chances, labels=model.classes_)]
+        return np.mean(np.reshape(found, (FOLDS, -1)), axis=0)
+
+    measured = Parallel(jobs)(delayed(measure_gaps)(table, seed) for table in tables for seed in range(seeds))
+    found = np.reshape(measured, (len(tables), seeds, len(SHARES), 2, 2)).mean(axis=1)
+    yield "| missing | accuracy with NaN | with the mean | better / worse | log loss with NaN | with the mean |"
+    yield "|---|---|---|---|---|---|"
+    for number, share in enumerate(SHARES):
+        (own, own_loss), (filled, filled_loss) = found[:, number].mean(axis=0)
+        change = found[:, number, 0, 0] - found[:, number, 1, 0]
+        counts = f"{np.sum(change > 5e-4)} / {np.sum(change < -5e-4)}"
+        yield f"| {share:.0%} | {own:.4f} | {filled:.4f} | {counts} | {own_loss:.3f} | {filled_loss:.3f} |"
+
+
+def regression(_: list[Table], seeds: int, jobs: int) -> Iterator[str]:
+    """Regressors with their defaults on scikit-learn's data, standardised: mean coefficients of determination."""
+    regressors: dict[str, Callable[[int], Any]] = {
+        "`KDLRegressor`": lambda seed: KDLRegressor(random_state=seed),
+        "`SVR`": lambda seed: MultiOutputRegressor(SVR()),
+        "`KernelRidge`, RBF": lambda seed: KernelRidge(kernel="rbf"),
+    }
+
+    def measure_fits(load: Callable[[int], Any], seed: int) -> np.ndarray:
+        X, y = load(seed)
+        y, found = StandardScaler().fit_transform(y.reshape(len(X), -1)), []
+        for train, test in KFold(FOLDS, shuffle=True, random_state=seed).split(X):
+            scaler = StandardScaler().fit(X[train])
+            X_new = scaler.transform(X[test])
+            for make in regressors.values():
+                found.append(make(seed).fit(scaler.transform(X[train]), y[train]).score(X_new, y[test]))
+        return np.mean(np.reshape(found, (FOLDS, -1)), axis=0)
+
+    tasks = [(load, seed) for load in REGRESSION.values() for seed in range(seeds)]
+    measured = Parallel(jobs)(delayed(measure_fits)(*task) for task in tasks)
+    yield f"| data | {' | '.join(regressors)} |"
+    yield f"|---|{'---|' * len(regressors)}"
+    for name, scores in zip(REGRESSION, np.reshape(measured, (len(REGRESSION), seeds, -1)).mean(axis=1), strict=True):
+        yield f"| {name} | {' | '.join(f'{score:.3f}' for score in scores)} |"
+
+
+PARTS = {"tables": comparison, "ablation": ablation, "missing": missing, "regression": regression}
 
 
 def main(argv: list[str] | None = None) -> None:

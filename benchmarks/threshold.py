@@ -72,6 +72,13 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "Student's t of 3 degrees, 20": lambda rng, n: rng.standard_t(3, (n, 20)),
     "log-normal, 3": lambda rng, n: np.exp(rng.standard_normal((n, 3))),
     "exponential, 1": lambda rng, n: rng.exponential(1.0, (n, 1)),
+    "Laplace, 4": lambda rng, n: rng.laplace(size=(n, 4)),
+    "chi-square of 2 degrees, 3": lambda rng, n: rng.chisquare(2, (n, 3)),
+    "Weibull of shape 0.7, 2": lambda rng, n: rng.weibull(0.7, (n, 2)),
+    "Pareto of shape 3, 6": lambda rng, n: rng.pareto(3, (n, 6)),
+    "Student's t of 2 degrees, 3": lambda rng, n: rng.standard_t(2, (n, 3)),
+    "Student's t of 5 degrees, 10": lambda rng, n: rng.standard_t(5, (n, 10)),
+    "two scales, 10": lambda rng, n: rng.standard_normal((n, 10)) * np.where(rng.random((n, 1)) < 0.2, 2.0, 1.0),
     "classes and counts, 9": _classes,
     "classes and numbers, 8": _mixed,
 }

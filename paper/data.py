@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize
 
-from rkdl.datasets import fetch_cifar10, fetch_mnist, load_signals, normalize_signals
+from rkdl.datasets import fetch_cifar10, fetch_mnist, load_signals
 
 NAMES = ("digits", "mnist-5000", "mnist", "cifar10")
 
@@ -40,4 +41,4 @@ def load(name: str, data_home: str | None = None) -> Data:
         X, shape, text = load_signals(name), (28, 28), "MATLAB's Digits"
     else:
         raise ValueError(f"not a data set; choose from {', '.join(NAMES)}, or the .mat file of MATLAB's Digits")
-    return Data(normalize_signals(X), shape, text)
+    return Data(normalize(X).astype(np.float32), shape, text)

@@ -24,6 +24,7 @@ VARIANTS: dict = {
     "DL-aksvd": (DL, {"atom_update": "aksvd"}),
     "DL-aksvd-omp": (DL, {"atom_update": "aksvd", "pursuit": "omp"}),
     "DL-tolerance": (DL, {"residual_tol": 0.3}),
+    "DL-relative": (DL, {"rtol": 0.5, "n_nonzero_coefs": None}),
     "DL-lasso": (DL, {"pursuit": "lasso", "alpha": 0.2, "l2": 0.01}),
     "DL-positive": (DL, {"positive_code": True, "positive_dict": True}),
     "FourierDL": (FourierDL, {}),

@@ -140,12 +140,26 @@ def pursuit(gram, correlations, squared_norm, n_nonzero_coefs, residual_tol=None
 def encode(F, A, M, squared_norms, n_nonzero_coefs, residual_tol=None, kind="ols"):
     """Sparse codes of all signals: kernel pursuit with gram A M A' and correlations F A'.
 
-    Takes F (N, p); A (n, p); M (p, p); squared_norms (N,), k(y_t, y_t); returns (N, n).
+    Takes F (N, p); A (n, p); M (p, p); squared_norms (N,), k(y_t, y_t); residual_tol, one number or (N,); returns
+    (N, n).
     """
     gram = A @ M @ A.T
     Z = np.zeros((len(F), len(A)))
     for t in range(len(F)):
-        Z[t] = pursuit(gram, A @ F[t], squared_norms[t], n_nonzero_coefs, residual_tol, kind)
+        tolerance = residual_tol[t] if np.ndim(residual_tol) else residual_tol
+        Z[t] = pursuit(gram, A @ F[t], squared_norms[t], n_nonzero_coefs, tolerance, kind)
+    return Z
+
+
+def encode_observed(Y, known, D, n_nonzero_coefs, kind="ols"):
+    """Sparse codes of signals of which some numbers are known, each in the atoms' numbers at its places.
+
+    Takes Y (N, m); known (N, m), bool; D (n, m); returns (N, n).
+    """
+    Z = np.zeros((len(Y), len(D)))
+    for t in range(len(Y)):
+        y, A = Y[t, known[t]], D[:, known[t]]
+        Z[t] = pursuit(A @ A.T, A @ y, y @ y, n_nonzero_coefs, kind=kind)
     return Z
 
 
@@ -512,6 +526,22 @@ def dl(Y, A0, n_nonzero_coefs, n_iter, kind="ols", update="gram", residual_tol=N
     m = Y.shape[1]
     squared_norms = np.array([y @ y for y in Y])
     return learn(Y, np.eye(m), squared_norms, A0, n_nonzero_coefs, n_iter, kind, update, residual_tol, n_features=m)
+
+
+def dl_observed(Y, known, A0, n_nonzero_coefs, n_iter, kind="ols"):
+    """Linear dictionary learning from the known numbers: for the update, codes say what the others are."""
+    m = Y.shape[1]
+
+    def code(A):
+        return encode_observed(Y, known, A, n_nonzero_coefs, kind)
+
+    def update(Z, A):
+        return gram_update(Z, np.where(known, Y, Z @ A), A, np.eye(m))
+
+    def measure(A, Z):
+        return error(np.sum(((Y - Z @ A) ** 2)[known]), len(Y), m)
+
+    return alternate(normalise(A0, np.eye(m)), code, update, measure, n_iter)
 
 
 def kdl(K, A0, n_nonzero_coefs, n_iter, kind="ols", update="gram", residual_tol=None, n_features=None):

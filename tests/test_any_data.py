@@ -13,7 +13,8 @@ from sklearn.preprocessing import StandardScaler, scale
 
 from helpers import CLASSES, KERNEL, OPTIMIZED, REDUCED, atoms_of, by_class, poor_models
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL
-from rkdl.kernels import RBF, Matern, RationalQuadratic
+from rkdl.kernels import RBF, Linear, Matern, Polynomial, RationalQuadratic
+from test_kernels import Quadratic
 
 # All of it runs in `make test`; `make check` is for the core.
 pytestmark = [poor_models, pytest.mark.slow]
@@ -190,8 +191,9 @@ class TestWords:
 
     @each_method
     def test_a_tolerance_above_every_norm(self, kind, digits):
-        (words,) = self.told(kind(residual_tol=1e9, random_state=0), digits)
-        assert "residual_tol=1000000000.0" in words
+        for limit, told in (({"residual_tol": 1e9}, "residual_tol=1000000000.0"), ({"rtol": 2.0}, "rtol=2.0")):
+            (words,) = self.told(kind(**limit, random_state=0), digits)
+            assert told in words
 
     @each_kernel_method
     @pytest.mark.parametrize(("gamma", "what"), [(1e-9, "nearly constant"), (10.0, "nearly the identity")])
@@ -233,16 +235,16 @@ class TestWords:
         assert "gamma='median' would be" in words[0]
 
 
-def _squared_error(model, X):
+def _squared_error(model, X, *, is_radial=True):
     """From the fitted attributes in float64; distances from differences, about one of the kernel vectors."""
-    codes = np.asarray(model.transform(X), dtype=float)
+    codes, X = np.asarray(model.transform(X), dtype=float), X.astype(float)
     if not hasattr(model, "kernel_vectors_"):
         if isinstance(model, FourierDL):
             phases = X @ model.frequencies_.T.astype(float)
             X = np.concatenate([np.cos(phases), np.sin(phases)], axis=1) / np.sqrt(len(model.frequencies_))
         return np.sum((X - codes @ model.components_.astype(float)) ** 2)
     vectors = model.kernel_vectors_.astype(float)
-    X, vectors = X - vectors[0], vectors - vectors[0]
+    X, vectors = X - is_radial * vectors[0], vectors - is_radial * vectors[0]
     weights = codes @ model.dual_components_.astype(float)
     products = np.sum(weights * model.kernel_(X, vectors)), np.sum(weights @ model.kernel_(vectors, vectors) * weights)
     return np.sum(model.kernel_.diagonal(X)) - 2.0 * products[0] + products[1]
@@ -314,6 +316,25 @@ class TestFloat32:
             assert np.sqrt(_squared_error(found, X.astype(float)) / X.size) == pytest.approx(
                 recoded(found, X), rel=1e-3
             )
+
+    @pytest.mark.parametrize("seed", range(20))
+    @pytest.mark.parametrize("kind", [FourierDL, KDL, RKDL, MORKDL])
+    def test_so_it_is_on_random_data(self, kind, seed):
+        """Nearly equal rows, of which nothing is left, and an outlier beside an offset: sums of kernels, and users'."""
+        rng = np.random.default_rng(seed)
+        near = 10.0 ** rng.uniform(-8, 0) * rng.standard_normal((80, 5))
+        X = rng.standard_normal((3, 5))[rng.integers(0, 3, 80)] + near
+        X[seed] *= 10.0 ** (seed % 4)
+        X = (X + (seed % 2) * 10.0 ** rng.uniform(0, 4)).astype(np.float32)
+        kernels = [350.0 * RBF(5.0) + Linear(), Matern(), Polynomial(2, coef0=0.0), Quadratic(), RBF() * Linear()]
+        options = {} if kind is FourierDL else {"kernel": kernels[seed % 5]}
+        options |= {"n_kernel_vectors": 20} if kind in REDUCED else {}
+        model = kind(8, n_nonzero_coefs=3, max_iter=4, random_state=0, **options).fit(X)
+        energy = 1.0 if kind is FourierDL else np.mean(model.kernel_.diagonal(X.astype(float)))
+        given = X.astype(float) if model.computes_in_float64_ else X
+        true = np.sqrt(max(_squared_error(model, given, is_radial=False), 0.0) / X.size)
+        for found in (model.errors_[-1], recoded(model, X)):
+            assert found == pytest.approx(true, rel=1e-3, abs=1e-3 * np.sqrt(energy / 5))
 
     def test_so_it_is_where_the_kernel_is_narrow(self):
         """Distances of signals and kernel vectors are small differences of large squares."""

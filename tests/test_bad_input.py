@@ -532,11 +532,12 @@ class TestPrecomputed:
             assert np.isfinite(getattr(model, method)(K)).all()
             with pytest.raises(ValueError, match=r"k\(x, x\).* precomputed|precomputed.* training signals alone"):
                 getattr(model, method)(K[:5])
-        model = make(KDL, kernel="precomputed", n_nonzero_coefs=5, residual_tol=0.1).fit(K)
-        counts = np.count_nonzero(model.transform(K), axis=1)
-        assert counts.min() < counts.max()
-        with pytest.raises(ValueError, match=r"residual_tol,? .* kernel='precomputed' .* set residual_tol=None"):
-            model.transform(K[:5])
+        for limit in ({"residual_tol": 0.1}, {"rtol": 0.6}):
+            model = make(KDL, kernel="precomputed", n_nonzero_coefs=5, **limit).fit(K)
+            counts = np.count_nonzero(model.transform(K), axis=1)
+            assert counts.min() < counts.max()
+            with pytest.raises(ValueError, match=r"or rtol, .* kernel='precomputed' .* set n_nonzero_coefs"):
+                model.transform(K[:5])
 
 
 class TestOffsets:
@@ -663,9 +664,11 @@ class TestStarts:
             (X[0], "Expected 2D array, got 1D"),
             (X[:0], "0 sample"),
             (np.full((8, 6), np.inf), "Input kernel_vectors contains"),
+            ({}, "not 'dict'"),
         ):
-            with pytest.raises(ValueError, match=words):
-                make(kind, kernel_vectors=vectors).fit(X)
+            for method in ("fit", "partial_fit"):
+                with pytest.raises((ValueError, TypeError), match=words):
+                    getattr(make(kind, kernel_vectors=vectors), method)(X)
 
     def test_a_zero_kernel_vector_has_no_direction(self):
         vectors = changed(1, slice(None), 0.0)[:8]
@@ -679,6 +682,8 @@ OUT_OF_RANGE = {
     "n_components": [0, 2.5],
     "n_nonzero_coefs": [0, -1, 1.5],
     "residual_tol": [-1.0, np.nan],
+    "rtol": [-0.1],
+    "coherence_max": [0.0, 1.5],
     "max_iter": [0],
     "tol": [-1e-3, np.nan],
     "gamma": [0.0, -1.0, np.nan, np.inf],
@@ -788,7 +793,8 @@ class TestSparseEncode:
         """What both functions refuse, and where they warn."""
         for name, values in {
             "n_nonzero_coefs": [0, -1, 2.5, "two", np.nan],
-            "residual_tol": [-1.0, np.nan, "small"],
+            "residual_tol": [-1.0, np.nan, "small", [1.0], [-1.0] * len(X), [np.nan] * len(X)],
+            "rtol": [-1.0, "small"],
             "pursuit": ["greedy", None, 1],
             "n_jobs": [0, "all"],
             "alpha": [-1.0, np.nan, np.inf],
@@ -839,8 +845,8 @@ class TestSparseEncodeGram:
         )
 
     def test_squared_norms(self):
-        with pytest.raises(ValueError, match="residual_tol needs squared_norms"):
-            sparse_encode_gram(np.eye(2), [[1.0, 1.0]], residual_tol=0.1)
+        with pytest.raises(ValueError, match="residual_tol and rtol need squared_norms"):
+            sparse_encode_gram(np.eye(2), [[1.0, 1.0]], rtol=0.1)
         for bad, words in (
             ([1.0, 2.0], r"squared_norms has shape .*, expected \(1,\)"),
             ([[1.0]], r"squared_norms has shape .*, expected \(1,\)"),

@@ -23,8 +23,6 @@ from rkdl import KDLClassifier, load
 # All of it runs in `make test`; `make check` is for the core.
 pytestmark = [poor_models, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
-EQUIVALENCE = "signals come in random batches, which depend on how many rows there are"
-
 
 def make(**changes):
     return KDLClassifier(**{"n_components": 6, "n_kernel_vectors": 60, "random_state": 0, **changes})
@@ -47,11 +45,7 @@ def plain(digits):
     return make().fit(*digits[:2])
 
 
-def expected_failures(estimator):
-    return {f"check_sample_weight_equivalence_on_{kind}_data": EQUIVALENCE for kind in ("dense", "sparse")}
-
-
-@parametrize_with_checks([KDLClassifier(random_state=0)], expected_failed_checks=expected_failures)
+@parametrize_with_checks([KDLClassifier(random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -103,7 +97,7 @@ class TestSignals:
         np.testing.assert_allclose(scaled.predict_proba(1e6 * X + 1e7), plain.predict_proba(X), atol=0.05)
 
     def test_other_sources(self, blobs, tmp_path):
-        """CSR matrices, memory maps and tensors in host memory are read as arrays; Dask arrays are refused."""
+        """CSR matrices, memory maps, Dask arrays and tensors in host memory are read as arrays."""
         X, y = blobs
         before, expected = X.copy(), make().fit(X, y).predict_proba(X)
         np.testing.assert_array_equal(X, before)
@@ -117,8 +111,21 @@ class TestSignals:
         found = make().fit(torch.tensor(X), torch.tensor(y)).predict_proba(torch.tensor(X))
         assert isinstance(found, torch.Tensor)
         np.testing.assert_allclose(found, expected, atol=1e-12)
-        with pytest.raises(ValueError, match="does not take Dask arrays"):
-            make().fit(dask.from_array(X), y)
+        lazy = dask.from_array(X, chunks=(40, 2))
+        model = make().fit(lazy, dask.from_array(y), sample_weight=dask.ones(150, chunks=20))
+        for name in (
+            "predict",
+            "predict_proba",
+            "predict_log_proba",
+            "decision_function",
+            "class_residuals",
+            "transform",
+        ):
+            found, whole = getattr(model, name)(lazy), getattr(model, name)(X)
+            assert isinstance(found, dask.Array)
+            assert (found.shape, found.dtype, found.chunks[0]) == (whole.shape, whole.dtype, (40, 40, 40, 30))
+            np.testing.assert_array_equal(found.compute(), whole)
+        np.testing.assert_array_equal(model.predict_proba(X), expected)
 
     def test_tensors_are_learned_from_as_arrays_are(self, blobs):
         torch = pytest.importorskip("torch")
@@ -215,12 +222,25 @@ class TestWeights:
         weights = np.ones(150)
         weights[:50] = 0.0
         wrong = np.where(weights == 0.0, (y + 1) % 3, y)
+        wrong[0] = 7
         weighted, without = make().fit(X, wrong, weights), make().fit(X[50:], y[50:])
         np.testing.assert_array_equal(weighted.decision_function(X), without.decision_function(X))
 
-    def test_only_relative_weights_count(self, blobs):
+    @pytest.mark.parametrize("class_weight", [None, "balanced"])
+    def test_weight_two_is_twice(self, class_weight, blobs):
+        """Where numbers are missing too, in any order, and in streams."""
+        X, y = np.where(np.random.default_rng(0).random(blobs[0].shape) < 0.05, np.nan, blobs[0]), blobs[1]
+        weights = np.arange(150) % 4
+        order = np.random.default_rng(0).permutation(weights.sum())
+        copies, labels = np.repeat(X, weights, axis=0)[order], np.repeat(y, weights)[order]
+        for method, classes in (("fit", ()), ("partial_fit", ([0, 1, 2],))):
+            weighted, twice = (getattr(make(class_weight=class_weight), method) for _ in range(2))
+            expected = twice(copies, labels, *classes).predict_proba(X)
+            np.testing.assert_array_equal(weighted(X, y, *classes, weights).predict_proba(X), expected)
+
+    def test_of_fractions_only_relations_count(self, blobs):
         X, y = blobs
-        first, second = make().fit(X, y), make().fit(X, y, np.full(150, 8.0))
+        first, second = make().fit(X, y), make().fit(X, y, np.full(150, 0.8))
         np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-6)
 
     def test_balanced_classes(self):
@@ -245,7 +265,7 @@ class TestStreams:
         for start in range(0, 600, 150):
             model.partial_fit(X[start : start + 150], y[start : start + 150], classes=np.arange(10))
             scores.append(model.score(X_new, y_new))
-        assert scores[-1] > max(scores[0], 0.9)
+        assert scores[-1] > max(scores[0], 0.87)
         assert model.n_iter_ == len(model.losses_) == 4
 
     def test_from_a_fitted_and_from_a_loaded_model(self, digits, plain, tmp_path):

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def files(tmp_path_factory, iris):
         np.save("X.npy", X)
         np.save("y.npy", y)
         np.save("pairs.npy", y.reshape(75, 2))
-        write_csv("more.csv", None, [[number % 2] for number in range(151)])
+        np.save("more.npy", np.arange(151) % 2)
         np.save("wide.npy", np.ones((3, 7)))
         np.save("line.npy", np.ones(5))
         np.save("nan.npy", np.where(np.arange(150)[:, np.newaxis] == 3, np.nan, X))
@@ -227,9 +228,9 @@ classify iris.csv --drop name --save r -> kind
 classify iris.csv --drop name --label kind --cv 1 -> n_splits=2 or more
 classify iris.csv --drop name --label kind --cv 90 -> n_splits=90 cannot be greater than the number of members
 classify label.csv --label c --save r -> the label of row 2 (from 1) is missing
-classify X.npy --label more.csv --save r -> there are 150 signals and 151 labels
+classify X.npy --label more.npy --save r -> there are 150 signals and 151 labels
 classify X.npy --label pairs.npy --save r -> there are 150 signals and 75 labels
-classify X.npy --save r -> the classes are not known: name them with --label
+classify X.npy --save r -> the labels are missing: name them with --label
 classify X.npy --label y.npy --save y.npy -> y.npy is also an input
 classify X.npy --label y.npy --test X.npy --out r.npz --save r.npz -> also the file of --out
 classify images --label kind --save r -> classes of images are the subfolders
@@ -369,10 +370,6 @@ class TestTables:
             Path("data.csv").write_text(text)
             assert main(["outliers", "data.csv", "--quiet"]) == status
             assert ("data.csv: line 22 is blank" in capsys.readouterr().err) == (status == 2)
-        np.save("X.npy", np.random.default_rng(0).standard_normal((9, 3)))
-        Path("y.csv").write_text("label\na\na\nb\nb\n\nb\na\na\nb\n")
-        assert main(["classify", "X.npy", "--label", "y.csv", "--save", "m"]) == 2
-        assert "y.csv: line 6 is blank" in capsys.readouterr().err
 
     def test_images_are_not_written_over_others_of_the_folder(self, rng, capsys):
         """As those of im/im would be, in the folder above, over those of im."""
@@ -392,7 +389,7 @@ class TestTables:
         X = rng.standard_normal((60, 2)) * [1.0, 5000.0]
         write_csv("data.csv", ["age", "income"], X)
         run("fit data.csv --no-standardize --out m", *QUICK)
-        assert "Column 1 of X varies" in capsys.readouterr().err
+        assert "column 1 (counted from 0) varies more than ten times" in capsys.readouterr().err
         # The detector standardises by itself, and says which rows and why.
         X[[7, 20]] = [[9.0, 0.0], [0.0, 80_000.0]]
         write_csv("data.csv", ["age", "income"], X)
@@ -400,7 +397,7 @@ class TestTables:
         captured = capsys.readouterr()
         assert captured.err == ""
         for row, name in ((8, "age"), (21, "income")):
-            assert re.search(rf"row {row} \(from 1\): anomaly [\d.]+, because of {name}", captured.out)
+            assert re.search(rf"counted from 1\n(.*\n)*  row {row}: anomaly [\d.]+, because of {name}", captured.out)
         run("outliers data.csv --sort --explain --save d.rkdl --out s.csv")
         header, rows = read_csv("s.csv")
         assert header == ["row", "age", "income", "anomaly", "outlier", "because"]
@@ -468,6 +465,13 @@ class TestArrays:
         assert main(["fit", name, *QUICK, *options, "--out", "m"]) == 0
         return rkdl.load("m").dual_components_
 
+    def test_standardising_takes_one_copy(self):
+        np.save("a.npy", np.random.default_rng(0).standard_normal((200_000, 20)))
+        tracemalloc.start()
+        run("fit a.npy --method dl --atoms 4 --iterations 1 --standardize --quiet --out m")
+        assert tracemalloc.get_traced_memory()[1] < 2.0 * 200_000 * 20 * 8
+        tracemalloc.stop()
+
     def test_all_give_the_same(self, images):
         X = images.reshape(120, -1)
         np.save("a.npy", images)
@@ -528,8 +532,8 @@ class TestArrays:
         np.save("X.npy", images)
         y = load_digits().target[:120]
         np.save("y.npy", y)
-        write_csv("y.csv", ["digit"], [[f"digit {label}"] for label in y])
-        for labels, first in (("y.npy", 0), ("y.csv", "digit 0")):
+        np.save("names.npy", [f"digit {label}" for label in y])
+        for labels, first in (("y.npy", 0), ("names.npy", "digit 0")):
             assert main(["classify", "X.npy", "--label", labels, "--save", "c", "--quiet"]) == 0
             assert rkdl.load("c").classes_[0] == first
 
@@ -623,9 +627,7 @@ class TestOutliers:
         run("outliers data.csv --keep id --top 3")
         lines = capsys.readouterr().out.splitlines()
         assert "rows are outliers" in lines[0]
-        assert {line.split(":")[0].strip() for line in lines[1:]} == {
-            f"id s{row}, row {row + 1} (from 1)" for row in range(3)
-        }
+        assert {line.split(":")[0].strip() for line in lines[1:]} == {f"id s{row}, row {row + 1}" for row in range(3)}
 
     def test_train_save_and_use_again(self, signals, capsys):
         write_csv("normal.csv", ["d", "c", "b", "a"], signals[3:, ::-1])

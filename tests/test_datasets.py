@@ -470,38 +470,6 @@ def test_not_a_signals_file(tmp_path):
     assert ".parquet" in refused(datasets.load_signals, tmp_path / "a.txt", match="ending '.txt' is not known")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("scale", [1, 1e-300, 1e-150, 1e150, 1e300])
-def test_normalize_signals(rng, dtype, scale):
-    X = rng.standard_normal((50, 7)) * scale
-    X[3] = 0
-    before = X.copy()
-    signals = datasets.normalize_signals(X, dtype)
-    assert signals.dtype == dtype
-    np.testing.assert_array_equal(X, before)
-    norms = np.linalg.norm(signals.astype(float), axis=1)
-    np.testing.assert_allclose(np.delete(norms, 3), 1, rtol=1e-6 if dtype == np.float32 else 1e-14)
-    assert not signals[3].any()
-    np.testing.assert_allclose(signals[0], (X / scale)[0] / np.linalg.norm((X / scale)[0]), rtol=1e-5)
-
-
-def test_normalize_signals_in_blocks(rng):
-    X = rng.integers(0, 256, (5, 2**19)).astype(np.uint8)
-    X.flags.writeable = False
-    signals = datasets.normalize_signals(X[:, ::-1])
-    np.testing.assert_allclose(np.linalg.norm(signals, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(signals[4], X[4, ::-1] / np.linalg.norm(X[4].astype(float)), rtol=1e-6)
-
-
-@pytest.mark.parametrize("bad", [[1, 2], [[np.nan, 1]], [["a"]], [[1j]], np.ones((0, 2)), scipy.sparse.eye_array(2)])
-def test_normalize_signals_refuses(bad):
-    with pytest.raises((ValueError, TypeError)):
-        datasets.normalize_signals(bad)
-    for dtype in (np.float16, int, ">f4", None, "nonsense"):
-        with pytest.raises(ValueError, match="float32 or float64"):
-            datasets.normalize_signals([[1.0]], dtype)
-
-
 def test_data_home(tmp_path, monkeypatch):
     assert datasets.get_data_home() == tmp_path / "user" / "rkdl_data"
     monkeypatch.setenv("RKDL_DATA", "")

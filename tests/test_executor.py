@@ -72,7 +72,7 @@ class TestInOrder:
             with pytest.raises(kind, match="seven"):
                 executor.map_reduce(task, list(range(1000)))
             assert len(begun) < 1000
-            assert executor.map_chunks(lambda number, start, stop: start) == list(range(1000))
+            assert executor.map_chunks(lambda start, stop: start) == list(range(1000))
 
     def test_an_interrupt_while_threads_are_started(self, monkeypatch):
         """Those that were not started are not waited for, which would take for ever."""
@@ -105,7 +105,7 @@ class TestInOrder:
 
         monkeypatch.setattr("rkdl._execution.executor.start_new_thread", refuse)
         with executor_of(9, 3) as executor:
-            assert executor.map_chunks(lambda number, start, stop: number) == list(range(9))
+            assert executor.map_chunks(lambda start, stop: start) == list(range(9))
         assert side_by_side(str, range(4), 3) == ["0", "1", "2", "3"]
 
 
@@ -115,7 +115,7 @@ class TestSettingsOfTheCaller:
     @n_jobs
     def test_in_chunks(self, n_jobs):
         with np.errstate(over="raise"), executor_of(9, n_jobs) as executor:
-            assert executor.map_chunks(lambda number, start, stop: np.geterr()["over"]) == ["raise"] * 9
+            assert executor.map_chunks(lambda start, stop: np.geterr()["over"]) == ["raise"] * 9
             assert side_by_side(lambda item: np.geterr()["over"], range(4), n_jobs) == ["raise"] * 4
 
     def test_where_rows_are_read_ahead(self):
@@ -205,9 +205,9 @@ class TestInterrupt:
         """The signal comes to the main thread, whatever that does at the time."""
         begun, before = [], threading.active_count()
 
-        def task(number, start, stop):
-            begun.append(number)
-            if number == 5:
+        def task(start, stop):
+            begun.append(start)
+            if start == 5:
                 _thread.interrupt_main()
             # Long enough for the signal to be seen.
             sum(range(20_000))

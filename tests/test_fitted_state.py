@@ -37,10 +37,12 @@ ESTIMATORS = [
 CODING = {
     "n_nonzero_coefs": [None, 1, 50],
     "residual_tol": [0.1, 0.0],
+    "rtol": [0.5],
     "pursuit": ["omp", "lasso"],
     "alpha": [0.5],
     "l2": [0.1],
     "positive_code": [True],
+    "missing": ["ignore"],
     "sparse_output": [True],
     "device": ["cpu"],
     "n_jobs": [2],

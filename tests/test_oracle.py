@@ -94,7 +94,15 @@ def check_fit(model, expected, factor=1.0):
 class TestPursuit:
     """sparse_encode and sparse_encode_gram, atoms of any norm, fewer and more of them than features."""
 
-    tolerances = pytest.mark.parametrize("residual_tol", [None, 0.5, 0.0], ids=["sparsity", "loose", "zero"])
+    TOLERANCES = (
+        {},
+        {"residual_tol": 0.5},
+        {"residual_tol": 0.0},
+        {"residual_tol": np.geomspace(0.1, 1.0, 40)},
+        {"rtol": 0.6},
+        {"residual_tol": 0.3, "rtol": 0.6},
+        {"residual_tol": np.geomspace(0.1, 1.0, 40), "rtol": 0.6},
+    )
 
     @pytest.fixture(params=[4, 11])
     def dictionary(self, request, rng):
@@ -102,13 +110,14 @@ class TestPursuit:
         return atoms * np.geomspace(0.01, 100.0, request.param)[:, None]
 
     @each_pursuit
-    @tolerances
+    @pytest.mark.parametrize("limits", TOLERANCES)
     @pytest.mark.parametrize("n_nonzero_coefs", [1, 3])
-    def test_codes(self, Y, dictionary, pursuit, residual_tol, n_nonzero_coefs):
-        options = {"n_nonzero_coefs": n_nonzero_coefs, "residual_tol": residual_tol, "pursuit": pursuit}
-        squares = np.sum(Y**2, axis=1)
+    def test_codes(self, Y, dictionary, pursuit, limits, n_nonzero_coefs):
+        options = {"n_nonzero_coefs": n_nonzero_coefs, "pursuit": pursuit, **limits}
+        squares, rtol = np.sum(Y**2, axis=1), limits.get("rtol", -1.0)
+        tolerances = np.maximum(limits.get("residual_tol", -1.0), rtol * abs(rtol) * squares)
         expected = reference.encode(
-            Y, dictionary, np.eye(N_FEATURES), squares, n_nonzero_coefs, residual_tol, kind=pursuit
+            Y, dictionary, np.eye(N_FEATURES), squares, n_nonzero_coefs, tolerances, kind=pursuit
         )
         codes = sparse_encode(Y, dictionary, **options)
         np.testing.assert_array_equal(codes != 0, expected != 0)
@@ -149,6 +158,44 @@ class TestPursuit:
             **limit,
         )
         assert_close(codes, expected)
+
+
+@each_pursuit
+class TestMissing:
+    """Signals with missing numbers: each its own, shared by several, none and all."""
+
+    @pytest.fixture
+    def known(self, rng):
+        # More numbers than non-zeros, where the last atom would be any.
+        known = rng.permuted(np.tile(np.arange(N_FEATURES) > 1, (N_SIGNALS, 1)), axis=1)
+        known[:10], known[10], known[11] = known[0], True, False
+        return known
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_codes(self, Y, known, rng, pursuit, dtype):
+        dictionary = rng.standard_normal((9, N_FEATURES)) * np.geomspace(0.01, 100.0, 9)[:, None]
+        given = np.where(known, Y, np.nan).astype(dtype)
+        expected = reference.encode_observed(given, known, dictionary, N_NONZERO, pursuit)
+        codes = sparse_encode(given, dictionary, n_nonzero_coefs=N_NONZERO, pursuit=pursuit, missing="ignore")
+        np.testing.assert_allclose((codes @ dictionary)[known], (expected @ dictionary)[known], atol=2e-3)
+        if dtype == np.float64:
+            np.testing.assert_array_equal(codes != 0, expected != 0)
+            assert_close(codes * np.linalg.norm(dictionary, axis=1), expected * np.linalg.norm(dictionary, axis=1))
+
+    def test_dl(self, Y, known, rng, pursuit):
+        given, start = np.where(known, Y, np.nan), rng.standard_normal((N_ATOMS, N_FEATURES))
+        options = {"pursuit": pursuit, "atom_update": "gram", "max_iter": 4, "tol": 0.0, "missing": "ignore"}
+        model = DL(N_ATOMS, n_nonzero_coefs=N_NONZERO, init=start, **options).fit(given)
+        expected = reference.dl_observed(Y, known, start, N_NONZERO, 4, pursuit)
+        assert_close(model.errors_, np.array(expected.errors))
+        assert (model.update_errors_ >= expected.update_errors).all()
+        assert_close(model.components_, expected.A)
+        Z = reference.encode_observed(Y, known, expected.A, N_NONZERO, pursuit)
+        assert_close(model.transform(given), Z)
+        assert_close(model.denoise(given), Z @ expected.A)
+        squares = (Y - Z @ expected.A) ** 2 * known
+        assert_close(model.reconstruction_error(given), np.sqrt(squares.sum(axis=1)))
+        assert_close(model.score(given), 1.0 - squares.sum() / (Y[known] ** 2).sum())
 
 
 @each_pursuit

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.preprocessing import normalize
 
 import reference
 
@@ -24,7 +25,6 @@ from paper.published import METHODS, Settings, run_published, train_dictionary
 from paper.report import write_report
 from paper.settings import settings_of
 from rkdl import KDL, RKDL
-from rkdl.datasets import normalize_signals
 
 SMALL = Settings(n_components=6, n_nonzero_coefs=2, n_iter=4, n_kernel_vectors=10)
 OPTIMISED, NEAR, BELOW, ORDER, LOWEST, SECOND, MEMORY, SIX, SAVING = range(9)
@@ -32,7 +32,7 @@ OPTIMISED, NEAR, BELOW, ORDER, LOWEST, SECOND, MEMORY, SIX, SAVING = range(9)
 
 @pytest.fixture(scope="module")
 def signals():
-    return normalize_signals(load_digits().data[:120], dtype=np.float64)
+    return normalize(load_digits().data[:120])
 
 
 class TestPublished:
@@ -189,7 +189,7 @@ def test_sentences_agree_with_the_table(tmp_path):
 @pytest.mark.slow
 def test_run_resume_and_report(tmp_path, monkeypatch, capsys):
     """Two methods in one round on some digits; what is there already is not run again."""
-    data = Data(normalize_signals(load_digits().data[:200]), (8, 8), "some digits")
+    data = Data(normalize(load_digits().data[:200]).astype(np.float32), (8, 8), "some digits")
     monkeypatch.setattr(command, "load", lambda name, home: data)
     arguments = ["--rounds", "1", "--columns", "rkdl", "--methods", "KDL", "RKDL-D", "--out", str(tmp_path)]
     assert command.main(arguments) == 0

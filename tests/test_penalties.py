@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from scipy.optimize import nnls
 from sklearn.linear_model import ElasticNet
 
 import reference
 from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, FourierDL, SparseCoder, sparse_encode, sparse_encode_gram
+from rkdl.metrics import mutual_coherence
 from test_pursuit import GREEDY, general, problems, squared_residuals
 
 each_sign = pytest.mark.parametrize("positive", [False, True], ids=["any", "positive"])
@@ -60,21 +62,17 @@ class TestLasso:
 
     @each_sign
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_atoms_that_are_nearly_parallel(self, rng, positive, dtype):
-        """In the span of those in use up to rounding, where one takes the place of another."""
-        dictionary = (1.0 + 0.003 * rng.standard_normal((100, 20))).astype(dtype)
-        X = (3.0 + rng.standard_normal((100, 20))).astype(dtype)
-        for alpha in (0.1, 3.0):
-            codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
-            wide = (part.astype(float) for part in (X, dictionary, codes))
-            assert relative_gaps(*wide, alpha, positive).max() < (1e-4 if dtype == np.float32 else 1e-12)
-
-    def test_a_penalty_of_the_size_of_rounding(self, rng):
-        """The residual was 1e9 times the signal: an atom took the place of another, and was then left out."""
-        dictionary, X = rng.standard_normal((20, 8)), rng.standard_normal((100, 8))
-        dictionary[:12] = dictionary[0] + 1e-7 * dictionary[:12]
-        codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=1e-9)
-        assert (objective(X, dictionary, codes, 1e-9) < 1e3 * (X**2).sum(axis=1)).all()
+    @given(seed=st.integers(0, 10**6), exponent=st.integers(-14, -1), near=st.floats(-9.0, -1.0))
+    def test_the_gap_that_the_penalty_allows(self, positive, dtype, seed, exponent, near):
+        """The docs promise this bound; with small penalties and parallel atoms it was 1e8 times the energy."""
+        rng = np.random.default_rng(seed)
+        dictionary = rng.standard_normal((int(rng.integers(3, 60)), int(rng.integers(2, 30))))
+        dictionary[: len(dictionary) // 2] = dictionary[0] + 10.0**near * dictionary[: len(dictionary) // 2]
+        X, alpha, eps = rng.standard_normal((20, dictionary.shape[1])), 10.0**exponent, float(np.finfo(dtype).eps)
+        X, dictionary = ((rows / np.linalg.norm(rows, axis=1)[:, None]).astype(dtype) for rows in (X, dictionary))
+        codes = sparse_encode(X, dictionary, pursuit="lasso", alpha=alpha, positive_code=positive)
+        wide = (part.astype(float) for part in (X, dictionary, codes))
+        assert relative_gaps(*wide, alpha, positive).max() < min(1.1, 10.0 * eps * (1.0 / alpha**2 + 100.0))
 
     @each_sign
     @pytest.mark.parametrize(("alpha", "l2"), [(0.3, 0.0), (0.3, 0.5), (0.1, 3.0)])
@@ -155,6 +153,32 @@ class TestLearning:
         steps = np.column_stack([model.update_errors_, model.errors_]).ravel()
         assert (np.diff(steps) <= 1e-9).all()
 
+    @pytest.mark.parametrize("options", [{}, {"pursuit": "lasso", "alpha": 0.1}, {"positive_dict": True}])
+    def test_missing_numbers(self, X, rng, tmp_path, options):
+        """The error falls with penalties, and predictions are better than means; streams, files and weights."""
+        known = rng.random(X.shape) < 0.7
+        given = np.where(known, X, np.nan).astype(np.float32)
+        options = {"missing": "ignore", "random_state": 0, "atom_update": "gram", "tol": 0.0, **options}
+        model = DL(16, **options).fit(given)
+        steps = np.column_stack([model.update_errors_, model.errors_]).ravel()
+        assert "alpha" not in options or (np.diff(steps) <= 1e-6).all()
+        predicted, means = model.denoise(given), np.nanmean(given, axis=0)
+        assert predicted.dtype == np.float32
+        assert np.isfinite(predicted).all()
+        assert ((predicted - X)[~known] ** 2).mean() < 0.7 * ((means - X)[~known] ** 2).mean()
+        rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=given.shape)
+        rows[:] = given
+        np.testing.assert_array_equal(DL(16, **options).fit(rows).components_, model.components_)
+        stream = DL(16, **options)
+        for start in (0, 200):
+            stream.partial_fit(given[start : start + 200])
+        assert np.isfinite(stream.components_).all()
+        weights = np.arange(400) % 3
+        start = {**options, "init": X[:8], "max_iter": 3}
+        weighted = DL(8, **start).fit(given, sample_weight=weights)
+        repeated = DL(8, **start).fit(np.repeat(given, weights, axis=0))
+        np.testing.assert_allclose(weighted.errors_, repeated.errors_, rtol=1e-4)
+
     @pytest.mark.parametrize("init", ["rpcholesky", "random", "gradient"])
     @pytest.mark.parametrize("atom_update", ["gram", "momentum"])
     def test_non_negative_atoms(self, X, atom_update, init):
@@ -170,6 +194,23 @@ class TestLearning:
             model = DL(12, init=init, atom_update="gram", pursuit="lasso", alpha=0.1, **options, tol=0.0).fit(X)
             assert (np.diff(np.column_stack([model.update_errors_, model.errors_]).ravel()) <= 1e-9).all()
 
+    @pytest.mark.parametrize("kind", [DL, RKDL])
+    @pytest.mark.parametrize("atom_update", ["momentum", "gram", "aksvd"])
+    def test_incoherent_atoms(self, X, kind, atom_update):
+        """From first atoms that are equal too; the error is that of the atoms that are returned."""
+        options = {"atom_update": atom_update, "random_state": 0, "max_iter": 5, "tol": 0.0}
+        free = kind(40, **options).fit(X)
+        for bound in (0.7, 0.4):
+            model = kind(40, coherence_max=bound, **options).fit(X)
+            assert mutual_coherence(model) < min(bound + 1e-9, mutual_coherence(free))
+            total = np.sum(model.reconstruction_error(X) ** 2)
+            np.testing.assert_allclose(model.errors_[-1], np.sqrt(total / X.size), rtol=1e-6)
+        if kind is DL:
+            model = DL(8, coherence_max=0.5, init=np.ones((8, 64)), **options).fit(X.astype(np.float32))
+            assert mutual_coherence(model) < 0.5 + 1e-6
+            with pytest.raises(ValueError, match=r"coherence_max=0.1 is out of reach: of 200 atoms in 64 dimensions"):
+                DL(200, coherence_max=0.1, init="random", **options).fit(X)
+
     def test_weights_are_repetitions(self, X):
         weights = np.arange(400) % 3
         options = {"pursuit": "lasso", "alpha": 0.1, "init": X[:8], "max_iter": 3, "tol": 0.0}
@@ -181,5 +222,16 @@ class TestLearning:
         for options in ({"pursuit": "lasso"}, {"positive_code": True}, {"positive_dict": True}):
             with pytest.raises(ValueError, match=r"atom_update='aksvd' refits codes by least squares.* use 'momentum'"):
                 DL(4, atom_update="aksvd", **options).fit(X)
+        given = np.where(X[0, 2] == X, np.nan, X)
+        with pytest.raises(ValueError, match="aksvd' refits codes of complete signals: use 'gram'"):
+            DL(4, atom_update="aksvd", missing="ignore").fit(given)
+        with pytest.raises(ValueError, match=r"coherence_max=0.5 would make atoms negative"):
+            DL(4, positive_dict=True, coherence_max=0.5).fit(X)
+        with pytest.raises(ValueError, match="missing='ignore' is for dense signals"):
+            DL(4, missing="ignore").fit(sparse.csr_array(X))
+        with pytest.raises(ValueError, match="noise does not allow for missing numbers"):
+            DL(4, missing="ignore", random_state=0).fit(given).denoise(given, noise=0.1)
+        with pytest.raises(ValueError, match="contains NaN"):
+            DL(4).fit(given)
         with pytest.warns(UserWarning, match=r"code of zeros: alpha=1000.0 is not below .*: lower it"):
             DL(4, pursuit="lasso", alpha=1000.0).fit(X)

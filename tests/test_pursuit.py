@@ -21,6 +21,7 @@ GREEDY = ("ols", "omp")
 CODERS = {
     "ols": {"n_nonzero_coefs": 4},
     "omp": {"residual_tol": 3.0, "pursuit": "omp"},
+    "ols-relative": {"rtol": 0.4},
     "ols-positive": {"n_nonzero_coefs": 4, "positive_code": True},
     "omp-positive": {"residual_tol": 3.0, "pursuit": "omp", "positive_code": True},
     "lasso": {"pursuit": "lasso", "alpha": 0.5},
@@ -338,6 +339,19 @@ class TestOutput:
         together = sparse_encode(X, dictionary, **options)
         alone = np.vstack([sparse_encode(x[None], dictionary, **options) for x in X[::50]])
         np.testing.assert_allclose(together[::50], alone, rtol=0, atol=1e-12)
+
+    @each_coder
+    def test_missing_numbers_are_columns_left_out(self, problem, options):
+        torch = pytest.importorskip("torch")
+        X, dictionary = problem[0][:60], problem[1]
+        known = np.random.default_rng(1).permuted(np.tile(np.arange(12) > 4, (60, 1)), axis=1)
+        expected = [sparse_encode(x[None, own], dictionary[:, own], **options) for x, own in zip(X, known, strict=True)]
+        given = np.where(known, X, np.nan)
+        codes = sparse_encode(given, dictionary, missing="ignore", **options)
+        np.testing.assert_allclose(codes, np.vstack(expected), rtol=0, atol=1e-8)
+        for other in (torch.from_numpy(given), given[::-1][::-1].tolist()):
+            same = sparse_encode(other, dictionary, missing="ignore", **options)
+            np.testing.assert_allclose(np.asarray(same), codes, rtol=0, atol=1e-12)
 
     def test_more_nonzeros_than_atoms_are_clipped(self, problem):
         X, dictionary = problem

@@ -15,14 +15,8 @@ from rkdl import KDLRegressor, load
 
 pytestmark = [poor_models, pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
-EQUIVALENCE = "signals come in random batches, which depend on how many rows there are"
 
-
-def expected_failures(estimator):
-    return {f"check_sample_weight_equivalence_on_{kind}_data": EQUIVALENCE for kind in ("dense", "sparse")}
-
-
-@parametrize_with_checks([KDLRegressor(random_state=0)], expected_failed_checks=expected_failures)
+@parametrize_with_checks([KDLRegressor(random_state=0)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -100,6 +94,10 @@ def test_weights(friedman):
     wrong = np.where(weights == 0.0, 0.0, y)
     weighted, without = KDLRegressor(random_state=0).fit(X, wrong, weights), KDLRegressor(random_state=0)
     np.testing.assert_array_equal(weighted.predict(X_new), without.fit(X[200:], y[200:]).predict(X_new))
+    lazy = pytest.importorskip("dask.array").from_array(np.repeat(X, 1 + (y > 15.0), axis=0), chunks=100)
+    twice = KDLRegressor(random_state=0).fit(lazy, np.repeat(y, 1 + (y > 15.0))).predict(lazy)
+    expected = KDLRegressor(random_state=0).fit(X, y, 1.0 + (y > 15.0)).predict(lazy.compute())
+    np.testing.assert_allclose(twice.compute(), expected, rtol=1e-12)
 
 
 def test_saved_and_loaded(friedman, plain, tmp_path):

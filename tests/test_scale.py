@@ -124,9 +124,9 @@ def test_reading_ahead_is_bounded():
     source = RowSource(Counted(np.zeros((10_000, 4))))
     bounds = [(start, start + 100) for start in range(0, 10_000, 100)]
 
-    def task(number, start, stop):
+    def task(start, stop):
         source.read(start, stop)
-        done.append(number)
+        done.append(start)
         return len(read) - len(done)
 
     for n_jobs, most in ((1, 2), (4, 8)):

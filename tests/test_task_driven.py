@@ -36,6 +36,9 @@ def regressor(**options):
     return KDLRegressor(**{**SIZES, **options})
 
 
+KNOWN = {classifier: {"classes": [False, True]}, regressor: {}}
+
+
 @pytest.mark.parametrize("size", [1e5, 1e15])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_one_gross_outlier_spoils_nothing(size, dtype):
@@ -49,6 +52,19 @@ def test_one_gross_outlier_spoils_nothing(size, dtype):
     found = regressor().fit(rows, targets(X))
     assert found.score(X_NEW.astype(dtype), targets(X_NEW)) > 0.7
     assert np.isfinite(found.partial_fit(rows * dtype(1e3), targets(X)).predict(rows)).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize(("dtype", "size", "gamma"), [(np.float32, 1e38, "median"), (np.float64, 1e60, 1e180)])
+@pytest.mark.parametrize("make", [classifier, regressor], ids=["classifier", "regressor"])
+def test_one_huge_column_and_gammas_off_by_orders(make, dtype, size, gamma):
+    rows = X.clip(-3.0, 3.0).astype(dtype) * np.array([1.0, size / 4.0, 1.0, 1.0, 1.0], dtype)
+    rows[5, 0] = np.nan
+    for given in (gamma, 1e-200):
+        model = make(gamma=given).partial_fit(rows[:150], X[:150, 0] > 0.0, **KNOWN[make])
+        model.partial_fit(rows[150:], X[150:, 0] > 0.0)
+        for method in ("predict", "transform"):
+            assert np.isfinite(getattr(model, method)(rows)).all()
 
 
 def test_missing_values_of_float32_far_off():

@@ -176,6 +176,22 @@ def test_forged_models(name, X, tmp_path):
     use(rkdl.load(path), X)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["KDLClassifier", "KDLRegressor", "KDLOutlierDetector", "RKDL-decoder"])
+def test_results_of_huge_numbers_are_errors(name, X, tmp_path):
+    path, rows = tmp_path / "model.rkdl", X.astype(np.float32)
+    fitted(name, rows).save(path)
+    header, arrays = opened(path)
+    for key, array in arrays.items():
+        for value in (1e150, 1e300) if array.dtype == np.float64 else (3e38,) * (array.dtype == np.float32):
+            put_back(path, header, {**arrays, key: np.full_like(array, value)})
+            model, words = outcome(lambda: rkdl.load(path))
+            assert value < 1e300 or array.ndim == 0 or "leaves the range" in words
+            for method in {"denoise", "predict", "decision_function", "score_samples"} & set(dir(model)):
+                found, _ = outcome(partial(getattr(model, method), rows))
+                assert found is None or np.isfinite(found).all()
+
+
 def test_forged_values_of_models(X, tmp_path):
     path = tmp_path / "model.rkdl"
     for name, changes in {

@@ -41,10 +41,10 @@ def _classifier(machine: Machine, array: np.ndarray, labels: np.ndarray) -> Iter
 
 
 def _detector(machine: Machine, array: np.ndarray) -> Iterator[Row]:
-    model = KDLOutlierDetector(n_members=2 if machine.small else 10, random_state=0)
+    model = KDLOutlierDetector(n_members=2 if machine.small else 5, random_state=0)
     spent, on_device, cpu_spent, on_cpu = _both_fits(machine, model, array)
     note = (
-        f"{len(array):,} x {array.shape[1]}, {model.n_members} dictionaries of at most 2,048 signals, float64; "
+        f"{len(array):,} x {array.shape[1]}, {model.n_members} dictionaries of at most 1,024 signals, float64; "
         f"{cpu_spent:.2g} s on the CPU; offset {on_device.offset_:.5g}, on the CPU {on_cpu.offset_:.5g}"
     )
     yield measured("KDLOutlierDetector, fit", spent, "s", note)

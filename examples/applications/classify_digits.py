@@ -13,15 +13,15 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import normalize
 
 from rkdl import KDLClassifier
-from rkdl.datasets import normalize_signals
 
 plt.style.use("rkdl.figures")
 images, labels = load_digits(return_X_y=True)
 images = images / 16.0
 images, new_images, y, y_new = train_test_split(images, labels, test_size=0.5, random_state=0, stratify=labels)
-X, X_new = normalize_signals(images), normalize_signals(new_images)
+X, X_new = normalize(images), normalize(new_images)
 
 # %%
 # Kernel vectors and dictionaries of all classes are learned together, for the labels. A linear model is the comparison.
@@ -55,7 +55,7 @@ right = (probabilities.argmax(axis=1) == y_new)[np.argsort(-confidence, kind="st
 answered = np.arange(1, len(y_new) + 1)
 rng = np.random.default_rng(0)
 deviations = np.linspace(0.0, 0.5, 6)
-noisy = [normalize_signals(new_images + rng.normal(0.0, deviation, new_images.shape)) for deviation in deviations]
+noisy = [normalize(new_images + rng.normal(0.0, deviation, new_images.shape)) for deviation in deviations]
 
 figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.3))
 panels[0].plot(answered / len(y_new), np.cumsum(right) / answered)

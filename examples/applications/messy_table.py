@@ -84,7 +84,7 @@ plt.show()
 
 # %%
 # Why is a row abnormal? Replace its values one at a time by those of rows that are not flagged, and see how far the
-# score decreases. For the most abnormal row, only another rent brings the score below the threshold.
+# score decreases. For the most abnormal row, only another rent brings the score near the threshold.
 row = table.iloc[[order[0]]]
 print(row.round(1).to_string(index=False))
 print(f"score {scores[order[0]]:.1f}, threshold {-detector[-1].offset_:.1f}")

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from rkdl import RKDL
+from rkdl import ORKDL
 
 plt.style.use("rkdl.figures")
 rng = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def batch(number):
 # learns from the batch, once the models have started: the first batch has fewer distinct signals than kernel vectors.
 # gamma is fixed, so that errors can be compared.
 settings = {"n_components": 30, "n_kernel_vectors": 60, "n_nonzero_coefs": 4, "gamma": 0.15, "random_state": 0}
-models = {"no forgetting": RKDL(**settings), "half_life=400": RKDL(half_life=400.0, **settings)}
+models = {"no forgetting": ORKDL(**settings), "half_life=400": ORKDL(half_life=400.0, **settings)}
 errors = {name: [] for name in models}
 for number in range(BATCHES):
     arrived, test = batch(number)
@@ -42,7 +42,7 @@ for number in range(BATCHES):
             errors[name].append(np.sqrt(np.mean(model.reconstruction_error(test) ** 2)))
         model.partial_fit(arrived)
 late_images = images[(labels >= 5) & ~is_test]
-reference = RKDL(**settings).fit(late_images)
+reference = ORKDL(**settings).fit(late_images)
 goal = np.sqrt(np.mean(reference.reconstruction_error(images[(labels >= 5) & is_test]) ** 2))
 
 figure, panel = plt.subplots(figsize=(8.0, 3.8))
@@ -57,7 +57,7 @@ figure.legend(loc="outside lower center", ncols=3)
 plt.show()
 
 # %%
-# At the end, the model with forgetting has replaced the kernel vectors of digits that no longer occur.
+# At the end, the kernel vectors of the model with forgetting have moved away from digits that no longer occur.
 figure = plt.figure(figsize=(9.0, 2.6))
 for part, (name, model) in zip(figure.subfigures(1, 2), models.items(), strict=True):
     part.suptitle(f"kernel vectors, {name}", fontsize=10)

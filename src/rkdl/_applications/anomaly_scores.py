@@ -1,19 +1,17 @@
-"""Anomaly scores: how badly a dictionary represents a signal.
+"""Anomaly scores: how badly a signal is represented.
 
-A signal has norm one in the feature space of an RBF kernel, so its squared residual r^2 is the fraction of its energy
-that the dictionary does not explain. It is at most one, and all signals far from the kernel vectors would tie. The same
-order without an upper bound is that of
+A signal has norm one in the feature space of an RBF kernel, so the squared norm r^2 of what lies outside the span of
+some atoms is the fraction of its energy that they do not explain. It is at most one, and all signals far from the
+kernel vectors would tie. The same order without an upper bound is that of
 
     anomaly(y) = -log(1 - r^2)
 
-which is close to r^2 for small r, and to 2 gamma times the squared distance to the kernel vectors for r close to one.
-To avoid underflow, the features of a signal are divided by their largest, which does not change the choices of the
-pursuit, and its logarithm is added at the end.
+which is close to r^2 for small r, and to 2 gamma times the squared distance to the nearest kernel vector for r close to
+one. To avoid underflow, kernel values are divided by the largest, whose logarithm is added at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,17 +19,15 @@ import numpy as np
 
 from rkdl._backends.arrays import cast, host, joined, squared_norms
 from rkdl._backends.base import backend_of
-from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import Encoder
-from rkdl._data.signals import Signals
+from rkdl._data.signals import NotFiniteError, Signals
 from rkdl._execution.executor import open_executor
-from rkdl._features.kernels import RBF
-from rkdl._features.maps import KernelMap
 from rkdl._utils.types import Array
 
 # Quantiles that bound the values which set the scale of a feature; one of at most so many values is a class or a count.
 INNER = (0.05, 0.95)
 FEW_VALUES = 20
+# Signals among which the nearest is far if most others are; the factor of gamma of a kernel of single signals.
+FEW, NARROW = 16, 60.0
 LARGEST = 1e-4 * float(np.finfo(np.float64).max)
 TINY = float(np.finfo(np.float64).tiny)
 # Signals that are represented completely differ by rounding, which must not order them.
@@ -74,79 +70,67 @@ class Scaling(NamedTuple):
 
 
 class Ensemble(NamedTuple):
-    """Encoders of dictionaries, and k sets of reference signals (k, r, m), all of scaled signals.
+    """Sets of p kernel vectors (k, p, m) of scaled signals, and orthonormal atoms (k, n, p) that are spanned by each.
 
-    A set is a dictionary of single signals with one nonzero each, under the narrowest of the kernels: the anomaly
-    ``2 gamma |y - x|^2`` with the nearest x.
+    The anomalies of a set are that of its dictionary, whose kernel has this gamma; the squared distance to the nearest
+    vector, which is the anomaly of a dictionary of these vectors with one nonzero and a narrow kernel; and, if
+    `has_few`, the mean distance to the nearest of `FEW` vectors, squared.
     """
 
     scaling: Scaling
-    encoders: tuple[Encoder, ...]
-    references: Array
-
-    @classmethod
-    def of(cls, scaling: Scaling, dictionaries: Sequence[FittedDictionary], references: np.ndarray) -> Ensemble:
-        """The ensemble of these dictionaries and reference signals."""
-        return cls(scaling, tuple(own.encoder(np.dtype(np.float64)) for own in dictionaries), references)
+    gamma: float
+    kernel_vectors: Array
+    atoms: Array
+    has_few: bool
 
     @property
     def width(self) -> int:
         """Numbers that a signal occupies while it is scored."""
-        sets, size, n_features = self.references.shape
-        return max([sets * size, *(2 * own.feature_map.size for own in self.encoders)]) + 2 * n_features
+        sets, size, n_features = self.kernel_vectors.shape
+        return sets * size + 2 * n_features
 
     def anomalies(self, signals: Array) -> Array:
-        """Anomaly of each signal (c, m) in each dictionary and each set, (c, n_members + k)."""
-        rows = self.scaling(signals)
-        squares = squared_norms(rows)
-        columns = [_anomaly(encoder, rows, squares) for encoder in self.encoders]
-        gamma = max(map(gamma_of, self.encoders))
-        columns.extend(nearest_anomalies(rows, self.references, gamma).T)
-        return backend_of(rows).xp.stack(columns).T
+        """Anomalies (c, 2 k or 3 k) of signals (c, m), those of a set next to each other."""
+        rows, columns = self.scaling(signals), list[Array]()
+        backend, xp = backend_of(rows), backend_of(rows).xp
+        own, factors = self.gamma * squared_norms(rows), -2.0 * self.gamma * rows.T
+        for vectors, atoms in zip(self.kernel_vectors, self.atoms, strict=True):
+            # Columns are signals, so that minima and sums add rows; gamma |x - y|^2 - gamma |y|^2 comes first.
+            distances = vectors @ factors
+            distances += self.gamma * squared_norms(vectors)[:, None]
+            nearest = xp.amin(distances, 0)
+            is_far = ~xp.isfinite(nearest)
+            minima = [nearest[None], few_minima(distances)] if self.has_few else [nearest[None]]
+            means = [((least + own).clip(min=0.0) ** 0.5).mean(0) ** 2 for least in minima]
+            exponents = xp.subtract(nearest, distances, out=distances)
+            exponents[:, is_far] = 0.0
+            values = atoms @ backend.exp(exponents)
+            explained = (values * values).sum(0)
+            found = [2.0 * means[0] - xp.log(explained.clip(min=TINY)), *(2.0 * NARROW * mean for mean in means)]
+            columns.extend(backend.where(is_far, np.inf, anomaly).clip(min=ROUNDING) for anomaly in found)
+        return xp.stack(columns).T
 
 
-def gamma_of(member: Encoder | FittedDictionary) -> float:
-    """Gamma of the RBF kernel of a dictionary."""
-    feature_map = member.feature_map
-    assert isinstance(feature_map, KernelMap)
-    assert isinstance(feature_map.kernel, RBF)
-    return feature_map.kernel._gamma
-
-
-def nearest_anomalies(rows: Array, references: Array, gamma: float) -> Array:
-    """``2 gamma |y - x|^2`` (c, k) of rows y (c, m), with x the nearest of each set of reference signals (k, r, m)."""
-    sets, size, n_features = references.shape
-    others = references.reshape(sets * size, n_features)
-    distances = squared_norms(rows)[:, None] + squared_norms(others) - 2.0 * backend_of(rows).product(rows, others)
-    return 2.0 * gamma * backend_of(rows).xp.amin(distances.reshape(len(rows), sets, size), 2).clip(min=0.0)
-
-
-def _anomaly(encoder: Encoder, signals: Array, squares: Array) -> Array:
-    """``-log(1 - r^2)`` per signal (c, m) of these squared norms, above 0; infinite where distances overflow."""
-    backend, feature_map = backend_of(signals), encoder.feature_map
-    assert isinstance(feature_map, KernelMap)
-    vectors, gamma = feature_map.kernel_vectors, gamma_of(encoder)
-    values, logs = backend.scaled_rbf(signals, vectors, gamma, squares, squared_norms(vectors))
-    endless = backend.full((len(signals),), np.inf, signals)
-    correlations = values @ encoder.atoms.T
-    codes, _ = encoder.pursue(correlations, squared_norms=endless)
-    explained = codes.correlate(correlations)
-    return (-2.0 * logs - backend.xp.log(explained.clip(min=TINY))).clip(min=ROUNDING)
+def few_minima(distances: Array) -> Array:
+    """Minima (j, c) of distances (p, c) in groups of `FEW` rows."""
+    count, n_signals = max(1, len(distances) // FEW), distances.shape[1]
+    groups = distances[: len(distances) // count * count].reshape(count, -1, n_signals)
+    return backend_of(distances).xp.amin(groups, 1)
 
 
 @dataclass(frozen=True)
 class AnomalyTask:
-    """Chunk task: anomalies of signals or, with `locations` (n_columns, 4), their scores."""
+    """Chunk task: anomalies of signals or, with `locations` (k, g, 3), their scores."""
 
     ensemble: Ensemble
     dtype: np.dtype
     locations: Array | None = None
 
     def __call__(self, rows: Array, state: None) -> tuple[tuple, Array]:
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # A sum is not finite where a number is not.
             total, raw = rows.sum(), self.ensemble.anomalies(rows)
-        return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
+            return (total,), raw if self.locations is None else combine(raw, self.locations, self.dtype)
 
     def of_all(self, signals: Signals, n_jobs: int | None) -> Array:
         """The results for all signals, as a tensor if these came as one; NaN and infinity are refused."""
@@ -155,15 +139,22 @@ class AnomalyTask:
             (total,), parts = executor.map_reduce(self)
         if not np.isfinite(float(total)):
             signals.check_finite()
-        return host(joined(parts)) if signals.result_device is None else joined(parts)
+        found = host(joined(parts)) if signals.result_device is None else joined(parts)
+        if self.locations is not None and not bool(backend_of(found).xp.isfinite(found).all()):
+            raise NotFiniteError
+        return found
 
 
-def combine(raw: Array, locations: Array, dtype: np.dtype) -> Array:
-    """Scores from anomalies (c, n), where lower is more abnormal, and locations (n, 4).
+def combine(raw: Array, locations: Array, dtype: np.dtype, weights: Array | None = None) -> Array:
+    """Scores from anomalies (c, k g), where lower is more abnormal, and locations (k, g, 3).
 
-    These are the unit and, of the logarithms ``log(1 + anomaly / unit)``, median, spread and weight. Without
-    logarithms, one member could outweigh all others.
+    These are the unit and, of the logarithms ``log(1 + anomaly / unit)``, median and spread. Without logarithms, one
+    set could outweigh all others. Means over the sets, with `weights` (c, k, g) if given, are estimates of the same
+    number; the largest of the g means counts, as what one of them finds need not be visible to the others.
     """
-    units, medians, spreads, weights = locations.T
-    logs = backend_of(raw).xp.log1p(raw.clip(max=LARGEST) / units)
-    return cast(-((logs - medians) / spreads) @ weights, dtype)
+    sets, groups, _ = locations.shape
+    units, medians, spreads = (locations[:, :, i] for i in range(3))
+    logs = backend_of(raw).xp.log1p(raw.clip(max=LARGEST).reshape(-1, sets, groups) / units)
+    relative = (logs - medians) / spreads
+    means = relative.mean(1) if weights is None else (relative * weights).sum(1)
+    return cast(-backend_of(raw).xp.amax(means, 1), dtype)

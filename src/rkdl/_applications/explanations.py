@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from sklearn.metrics import pairwise_distances_argmin
 
 from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Scaling
-from rkdl._coding.dictionary import FittedDictionary
 from rkdl._data.signals import PIECE_SIZE, Signals
 
+# Scaled features whose squares do not overflow.
+FARTHEST = 1e100
 
-def explanations(
-    ensemble: Ensemble,
-    locations: np.ndarray,
-    dictionaries: Sequence[FittedDictionary],
-    signals: np.ndarray,
-    n_jobs: int | None,
-) -> np.ndarray:
-    """Increase of the score (n, m) of signals (n, m) if a feature is replaced by that of the mean pre-image."""
+
+def explanations(ensemble: Ensemble, locations: np.ndarray, signals: np.ndarray, n_jobs: int | None) -> np.ndarray:
+    """Increase of the score (n, m) of signals (n, m) if a feature is replaced by that of the nearest kernel vectors.
+
+    These are the pre-images of codes with one nonzero, averaged over the members. A dictionary of several atoms
+    represents an outlier of few features almost as it is.
+    """
     rows, width = ensemble.scaling(signals), signals.shape[1]
-    expected = np.mean([own.denoise(Signals(rows, rows.dtype), n_jobs=n_jobs) for own in dictionaries], axis=0)
+    within = rows.clip(-FARTHEST, FARTHEST)
+    nearest = [vectors[pairwise_distances_argmin(within, vectors)] for vectors in ensemble.kernel_vectors]
+    expected = np.mean(nearest, axis=0)
     unscaled = ensemble._replace(scaling=Scaling(np.zeros(width), np.ones(width)))
 
     def scores(trials: np.ndarray) -> np.ndarray:

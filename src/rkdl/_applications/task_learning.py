@@ -4,7 +4,6 @@ The readouts are those of `rkdl._applications.readouts` in whitened coordinates 
 ``K(D, D) + ridge = L L'``. Let u be the derivative of the loss with respect to the scores, times the factor b for the
 explained energies. For fixed supports, on which the codes z are least squares, the gradients are
 
-
     dW = phi' u     dA_c = 2 (u_c z)' (phi - z A_c)     dphi = u W' + 2 sum_c u_c z A_c     dk = dphi L^-1
     w = dk * k      dd_i = 2 g sum_t w_ti (x_t - d_i)   dlog g = -g sum_ti w_ti (x_t - d_i)^2
 
@@ -44,6 +43,8 @@ PART = 128  # signals of a batch that one thread takes at a time
 HELD_STEPS = 50  # steps between two factorisations of the metric
 WARM_UP = 0.3  # share of the steps in which the step size rises
 MOMENTUM, SECOND_MOMENTUM = 0.9, 0.999
+# Largest magnitude of the logarithm of a gamma, in the unit of the signals: beyond, all kernel values are zero or one.
+WIDEST = 40.0
 
 
 # From scores (c, k) and targets (c, k): the loss of every signal (c,), and its derivative (c, k).
@@ -123,7 +124,8 @@ class TaskLearning:
         self.rates["atoms"][:] = ATOM_STEP
         self.rates["log_gammas"][:] = GAMMA_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
-        self.parts["log_gammas"] += self.backend.as_like(np.log(host(gamma)), vectors)
+        logs = np.log(np.clip(host(gamma), np.exp(-WIDEST), np.exp(WIDEST)))
+        self.parts["log_gammas"] += self.backend.as_like(logs, vectors)
         self.parts["log_sharpness"][:] = float(np.log(FIRST_SHARPNESS))
         self.n_steps = 0
         self._unwhiten: Array = None
@@ -263,7 +265,8 @@ class TaskLearning:
         self.parts["linear"][:] *= 1.0 - rate * STEP * self.task.decay
         moments = self._first, self._second, MOMENTUM, SECOND_MOMENTUM
         self.backend.adam_step(self._vector, self._gradient, *moments, self._rates, rate / shares[0], shares[1])
-        atoms = self.parts["atoms"]
+        atoms, gammas = self.parts["atoms"], self.parts["log_gammas"]
+        gammas[:] = gammas.clip(-WIDEST, WIDEST)
         if self.task.n_atoms:
             atoms /= ((atoms * atoms).sum(2) ** 0.5).clip(min=1e-6)[:, :, None]
         if self.n_steps % HELD_STEPS == 0:

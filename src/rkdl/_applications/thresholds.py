@@ -11,9 +11,7 @@ import numpy as np
 LEAST, LEAST_SPREAD = 0.03, 0.2
 # Anomalies that differ by less than this are equal.
 EQUAL = 1e-3
-# Shapes that the tail of distances may have, and the share of it beyond the fence.
-SHAPES, RARE = (-0.1, 0.15), 0.0025
-# Share of inliers beyond the threshold, if their tail is exponential, and bounds for it with any tail.
+# Share of inliers beyond a fence or threshold, if their tail is exponential, and bounds for a threshold with any tail.
 FALSE_ALARMS, LEAST_SHARE, MOST, ENOUGH = 0.001, 0.002, 0.01, 200
 N_STEPS = 10
 
@@ -35,29 +33,31 @@ def threshold(anomalies: np.ndarray, is_inlier: np.ndarray) -> float:
     highest = float(np.quantile(anomalies, 1.0 - LEAST_SHARE))
     for _ in range(N_STEPS):
         quarter, twentieth, lowest = (float(q) for q in np.quantile(anomalies[is_inlier], (0.75, 0.95, 1.0 - MOST)))
-        step = max(twentieth - quarter, EQUAL) * math.log(0.05 / FALSE_ALARMS) / math.log(5.0)
-        found = max(twentieth + step, lowest)
+        found = max(_beyond((0.25, quarter), (0.05, twentieth)), lowest)
         found = min(found, highest) if len(anomalies) >= ENOUGH else found
         is_inlier = is_inlier | (anomalies <= found)
     return found
 
 
 def upper_fence(values: np.ndarray) -> float:
-    """Above this is an outlier: what a tail like that of the inner values hardly ever reaches.
+    """Above this is an outlier: what the tail of the inner values, if exponential, hardly ever reaches.
 
     The search begins with the lowest three quarters of the values and goes on with those below the fence, until none
-    is added: it stops at a gap. Steps between the quantiles that leave a half, a quarter and an eighth give the shape
-    of the tail, a generalised Pareto distribution (Pickands), within `SHAPES`; it exceeds the fence with probability
-    `RARE`.
+    is added: it stops at a gap. The tail is that between the quantiles that leave a half and an eighth. Its shape is
+    not estimated: from some hundred values, the error of the estimate displaces the fence more than a wrong shape.
     """
     ordered = np.sort(values)
     count = math.ceil(0.75 * len(ordered))
     while True:
-        half, quarter, eighth = (float(q) for q in np.quantile(ordered[:count], (0.5, 0.75, 0.875)))
-        first, second = max(quarter - half, EQUAL), max(eighth - quarter, EQUAL)
-        shape = float(np.clip(np.log2(second / first), *SHAPES)) or 1e-9
-        fence = half + (first + second) * math.expm1(shape * math.log(0.5 / RARE)) / math.expm1(shape * math.log(4.0))
+        half, eighth = (float(q) for q in np.quantile(ordered[:count], (0.5, 0.875)))
+        fence = _beyond((0.5, half), (0.125, eighth))
         found = int(np.searchsorted(ordered, fence, side="right"))
         if found <= count:
             return fence
         count = found
+
+
+def _beyond(inner: tuple[float, float], outer: tuple[float, float]) -> float:
+    """What a share `FALSE_ALARMS` exceeds if the tail is exponential, from two pairs of a share and what it exceeds."""
+    step = max(outer[1] - inner[1], EQUAL) / math.log(inner[0] / outer[0])
+    return outer[1] + step * math.log(outer[0] / FALSE_ALARMS)

@@ -125,6 +125,13 @@ class Backend(Protocol):
     def weighted_sum(self, weights: Array, rows: Array) -> Array:
         """``weights.T @ rows`` (n, m) in float64, of weights (c, n) and rows (c, m) in the rows' dtype."""
 
+    def weighted_differences(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
+        """``factor sum_t w_ti (x_t - y_i)`` (n, m) in float64, of weights (c, n), rows (c, m) and others (n, m)."""
+        total = self.weighted_sum(weights, rows)
+        total -= weights.sum(0, dtype=self.xp.float64)[:, None] * others
+        total *= factor
+        return total
+
     def exponents(self, rows: Array, others: Array, gamma: float) -> Array:
         """``-gamma |x - y|^2`` (c, n), zero between equal rows and NaN for a row that is not finite."""
 
@@ -175,6 +182,7 @@ class Backend(Protocol):
         alpha: float | Array = 0.0,
         l2: float | Array = 0.0,
         dictionary: Array | None = None,
+        observed: Array | None = None,
     ) -> tuple[ChunkCodes, Array]:
         """Sparse codes of c signals against n atoms of unit norm, and squared residuals (c,), never negative.
 
@@ -182,6 +190,8 @@ class Backend(Protocol):
         that must not be used. Without it, the rows that are needed are computed from the `dictionary` (n, m). A
         negative `residual_tol` is never reached. `pursuit` is a key of `PURSUITS`, see `rkdl._backends.cpu.pursuit`
         and `active_set` beside it. `alpha` and `l2` are the penalties of "lasso", for all atoms or for each (n,).
+        `observed` (c, m) says which numbers of the signals are known; the others are zeros in `correlations`, and do
+        not count.
         """
 
     def adam_step(
@@ -260,7 +270,7 @@ def is_tensor(value: object) -> bool:
 
 def backend_of(array: object) -> Backend:
     """The backend of an array: torch's for a tensor, otherwise the CPU's."""
-    return _backend("torch" if is_tensor(array) else "cpu")
+    return _backend("cpu" if type(array) is np.ndarray or not is_tensor(array) else "torch")
 
 
 @cache

@@ -18,6 +18,7 @@ from rkdl._cli.inputs import (
     KINDS,
     Inputs,
     configure,
+    counted_rows,
     load_model,
     read_inputs,
     read_new,
@@ -75,12 +76,13 @@ def encode(options: Namespace) -> int:
     inputs = read_new(options.data, options, model)
     names = list(last_of(model).get_feature_names_out())
     inputs.check_results(names)
-    codes = model.transform(inputs.X)
+    with counted_rows(options, "encode", inputs):
+        codes = model.transform(inputs.X)
     write_matrix(as_path(options.out), codes, names, inputs.ids)
     mean = codes.nnz / codes.shape[0]
     say(
         options,
-        f"{codes.shape[0]:,} {inputs.unit} encoded on {codes.shape[1]} atoms, with {mean:.1f} nonzeros on average, "
+        f"{codes.shape[0]:,} {inputs.unit} encoded with {codes.shape[1]} atoms, {mean:.1f} nonzeros on average, "
         f"saved to {options.out}",
     )
     return 0
@@ -106,10 +108,11 @@ def denoise(options: Namespace) -> int:
     if is_folder and inputs.image_shape is None:
         raise ValueError(f"{options.out}: images are written to a folder, and {inputs.path} holds none; give a file")
     try:
-        if last is model:
-            signals = last.denoise(inputs.X, noise=options.noise)
-        else:
-            signals = model[:-1].inverse_transform(last.denoise(model[:-1].transform(in_memory(inputs.X))))
+        with counted_rows(options, "denoise", inputs):
+            if last is model:
+                signals = last.denoise(inputs.X, noise=options.noise)
+            else:
+                signals = model[:-1].inverse_transform(last.denoise(model[:-1].transform(in_memory(inputs.X))))
     except NotFittedError as error:
         raise ValueError(f"{options.model} cannot turn codes back into signals: fit it with --decoder") from error
     if is_folder:
@@ -154,10 +157,10 @@ def outliers(options: Namespace) -> int:
         detector.save(options.save)
     count, total = int(is_outlier.sum()), len(is_outlier)
     saved = _saved(out) + _saved(options.save)
-    say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}")
+    counted = "; rows are counted from 1" if out is None and "row" not in options.keep else ""
+    say(options, f"{count:,} of {total:,} {inputs.unit} are outliers ({count / total:.1%}){saved}{counted}")
     for row in order if out is None else ():
-        counted = "" if "row" in options.keep else " (from 1)"
-        names = ", ".join(f"{name} {values[row]}{counted * (name == 'row')}" for name, values in rows.items())
+        names = ", ".join(f"{name} {values[row]}" for name, values in rows.items())
         reason = f", because of {because[row]}" if because.get(row) else ""
         say(options, f"  {names}: anomaly {scores[row]:.3f}{'' if is_outlier[row] else ' (not an outlier)'}{reason}")
     return 0
@@ -198,7 +201,7 @@ def classify(options: Namespace) -> int:
     inputs = read_inputs(options.data, options)
     if inputs.y is None:
         where = "put the images of each class into a subfolder" if inputs.image_shape else "name them with --label"
-        raise ValueError(f"{inputs.path}: the classes are not known: {where}")
+        raise ValueError(f"{inputs.path}: the labels are missing: {where}")
     test = None if options.test is None else read_new(options.test, options, inputs)
     if test is not None:
         test.check_results(_columns(np.unique(inputs.y)))
@@ -215,7 +218,7 @@ def classify(options: Namespace) -> int:
     remember_names(first_of(model), inputs)
     if options.save is not None:
         save_model(as_saved(model), options.save)
-    learned = f"{len(model.classes_)} classes learned from {inputs.X.shape[0]:,} {inputs.unit}"
+    learned = f"trained on {inputs.X.shape[0]:,} {inputs.unit} of {len(model.classes_)} classes"
     say(options, f"{learned}{_saved(options.save)}")
     return 0 if test is None else _predict(options, model, test, out)
 

@@ -8,8 +8,8 @@ import re
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,10 +19,12 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from rkdl._estimators.saving import load
+from rkdl._execution.config import ON_ROWS
+from rkdl._learning.loop import progress
 from rkdl._utils.text import shown
 from rkdl.datasets import DatasetError
 from rkdl.datasets._errors import as_path, reading, require
-from rkdl.datasets._files import TABLE_SUFFIXES, Rows, is_number, listed, read_arrays, read_table, table_numbers
+from rkdl.datasets._files import TABLE_SUFFIXES, Rows, listed, read_arrays, read_table, table_numbers
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
@@ -100,7 +102,7 @@ def read_inputs(
     else:
         X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
         if labels is None and options.label is not None:
-            labels = _read_labels(path, options.label, X.shape[0], is_new)
+            labels = _read_labels(path, options.label, is_new)
         inputs = Inputs(path, "signals", X, y=labels)
     X = inputs.X
     if options.float32 and X.dtype != np.float32:
@@ -203,25 +205,16 @@ def _as_labels(path: Path, values: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _read_labels(path: Path, label: str, n_signals: int, is_new: bool) -> np.ndarray | None:
+def _read_labels(path: Path, label: str, is_new: bool) -> np.ndarray | None:
     """Labels from a file of their own."""
     other = as_path(label)
     if not other.is_file():
         if is_new:
             return None
-        remedy = "name an array in it, or a .npy or .csv file of labels"
+        remedy = "name an array in it, or a .npy file of labels"
         raise DatasetError(path, f"{label!r} is neither an array in it nor a file", remedy)
-    if other.suffix.lower() == ".npy":
-        with reading(other, "an array of labels"):
-            return np.atleast_1d(np.squeeze(np.load(other, allow_pickle=False)))
-    if other.suffix.lower() not in (".csv", ".tsv"):
-        raise DatasetError(other, "labels are read from .npy and .csv files", "save them as one of these")
-    table = read_table(other, header=False, text=["1"])
-    if table.shape[1] != 1:
-        raise DatasetError(other, f"has {table.shape[1]} columns", "labels are a file of one column")
-    # A first line that is not a number is a header if there is one line too many.
-    has_header = len(table) == n_signals + 1 and not is_number(table.iloc[0, 0])
-    return _as_labels(other, table[1].to_numpy()[int(has_header) :])
+    with reading(other, "a .npy file of labels", "save them with numpy.save"), other.open("rb") as stream:
+        return np.atleast_1d(np.squeeze(np.lib.format.read_array(stream)))
 
 
 def load_model(path: str, kinds: tuple[str, ...], command: str) -> Any:
@@ -251,6 +244,22 @@ def read_new(name: str, options: Namespace, fitted: BaseEstimator | Inputs) -> I
     return inputs
 
 
+def _verbosity(options: Namespace) -> int:
+    """How progress is shown: with a bar on a terminal, in lines of a file."""
+    return 0 if sys.stderr is None or options.quiet else 1 if sys.stderr.isatty() else 2
+
+
+@contextmanager
+def counted_rows(options: Namespace, name: str, inputs: Inputs) -> Iterator[None]:
+    """Show how many of the rows are done."""
+    with progress(inputs.X.shape[0], _verbosity(options), name, inputs.unit[:-1]) as bar:
+        token = ON_ROWS.set(lambda start, stop: bar and bar.update(stop - start))
+        try:
+            yield
+        finally:
+            ON_ROWS.reset(token)
+
+
 def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
     """Keep the names of the columns, as after a fit on a data frame, so that later files are read by name."""
     if inputs.names is not None:
@@ -260,9 +269,7 @@ def remember_names(model: BaseEstimator, inputs: Inputs) -> None:
 def configure(model: BaseEstimator, options: Namespace) -> None:
     """Set the parameters that options stand for, and those of --set."""
     known = model.get_params()
-    is_shown = sys.stderr is not None and not options.quiet
-    # A file keeps lines, not a bar that overwrites itself.
-    values = {"random_state": options.seed, "verbose": is_shown * (1 if is_shown and sys.stderr.isatty() else 2)}
+    values = {"random_state": options.seed, "verbose": _verbosity(options)}
     for option, parameter in _PARAMETERS.items():
         if getattr(options, option, None) is not None:
             if parameter not in known:

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rkdl._utils import warnings as own_warnings
 from rkdl._utils.text import shown
 
 
@@ -37,4 +38,5 @@ def readable_warnings() -> Iterator[None]:
         # Columns are matched by name when a file is read.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         warnings.showwarning = show
+        own_warnings.shown.clear()
         yield

@@ -53,14 +53,14 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--kernel-vectors": _option("number of kernel vectors (default: 50, or as many as atoms)", "N", int),
     "--kernel": {"help": "kernel (default: rbf)", "choices": ("rbf", "poly", "linear")},
     "--iterations": _option("maximum number of iterations (default: 30)", "N", int),
-    "--decoder": _flag("also learn to decode codes, for denoising with any kernel"),
-    "--checkpoint": _option("save the state of every iteration, and resume from it", "FILE"),
+    "--decoder": _flag("also learn a decoder from codes to signals, for denoising with any kernel"),
+    "--checkpoint": _option("save the state after every iteration; if the file exists, resume from it", "FILE"),
     "--device": _option("compute on this device, such as cuda (needs torch)", "DEVICE"),
     "--standardize": {
         "help": "scale columns by median and quartiles, as part of the model (default: for tables)",
         "action": argparse.BooleanOptionalAction,
     },
-    "--noise": _option("standard deviation of the noise (default: use as many nonzeros as the model)", "SIGMA", float),
+    "--noise": _option("standard deviation of the noise (default: unknown)", "SIGMA", float),
     "--train": _option("train on this data instead", "DATA"),
     "--test": _option("data to predict; the accuracy is printed if it has labels", "DATA"),
     "--cv": _option("print the accuracy in K-fold cross-validation", "K", int),
@@ -71,10 +71,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     ),
     "--top": _option("number of rows to print without --out (default: 10)", "N", int, default=10),
     "--sort": _flag("order the results by anomaly, the most abnormal row first"),
-    "--explain": _flag("name the columns that make a row an outlier"),
+    "--explain": _flag("name the columns that make each row abnormal"),
     "--set": _option("set any other parameter; can be repeated", "NAME=VALUE", action="append", default=[]),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
-    "--label": _option("column or array of class labels, or a .npy or .csv file of them", "NAME"),
+    "--label": _option("column or array of class labels, or a .npy file of them", "NAME"),
     "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
     "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
     "--header": {
@@ -82,7 +82,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "action": argparse.BooleanOptionalAction,
     },
     "--key": _option("name of the array, if an .npz, .mat or .zarr file has several", "NAME"),
-    "--color": _flag("keep the colors of images"),
+    "--color": _flag("keep the colours of images"),
     "--size": _option("resize images", ("WIDTH", "HEIGHT"), int, nargs=2),
     "--float32": _flag("compute in single precision"),
     "--n-jobs": _option("number of threads, or -1 for all cores", "J", int),
@@ -157,7 +157,7 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    top = _Parser(prog="rkdl", description="Reduced kernel dictionary learning.")
+    top = _Parser(prog="rkdl", description="Sparse coding, denoising, outlier detection, classification.")
     top.add_argument("--version", action="version", version=f"rkdl {__version__}", help="print the version and exit")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (description, examples, options, changes) in _COMMANDS.items():

@@ -25,10 +25,10 @@ class ColumnScaler(RobustScaler):
         """Find centres and scales."""
         self.set_params(unit_variance=True, with_centering=not sparse.issparse(X))
         super().fit(X)
-        if not sparse.issparse(X):
-            low, high = np.quantile(X, [0.25, 0.75], axis=0)
-            deviations = np.std(X, axis=0, dtype=np.float64)
-            self.scale_[(low == high) & (deviations > 0.0)] = deviations[(low == high) & (deviations > 0.0)]
+        # Column by column: there may be no room for another copy of the rows.
+        for number, column in enumerate([] if sparse.issparse(X) else X.T):
+            low, high = np.quantile(column, [0.25, 0.75])
+            self.scale_[number] = (low == high and np.std(column, dtype=np.float64)) or self.scale_[number]
         return self
 
 

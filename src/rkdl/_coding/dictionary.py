@@ -20,12 +20,15 @@ from rkdl._coding.preimages import Decoder, FixedPoint, LinearDecoder
 from rkdl._data.signals import Signals
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import FeatureMap, FourierMap, KernelMap, LinearMap
+from rkdl._features.widths import spread_indices
 from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
 MOST_BYTES = 64 << 20
 # Squared residuals in units of the noise's variance that are as good as infinite, and limits of its standard deviation.
 _LARGEST, _NOISE_RANGE = 1e30, (1e-18, 1e18)
+# Kernel vectors that show what atoms explain of noise.
+N_PROBES = 100
 
 Value = TypeVar("Value")
 
@@ -127,11 +130,7 @@ class FittedDictionary:
         return both[:, 0], both[:, 1]
 
     def _residuals_of(self, encoder: Encoder, decoder: None, rows: Array) -> tuple[Array, Array]:
-        features, correlations, norms = encoder.observe(rows)
-        codes, squares = encoder.pursue(correlations, squared_norms=norms)
-        if encoder.is_linear:
-            # From the residual itself: a difference of squares loses all digits where the fit is close.
-            squares = row_squares(rows - codes.times(encoder.atoms))
+        features, squares, norms = encoder.residuals(rows)
         return features, cast(backend_of(norms).xp.stack([squares, norms]).T, np.float64) ** 0.5
 
     def _residuals_of_kernel(self, signals: Signals, norms: Array) -> tuple[Array, Array]:
@@ -188,8 +187,38 @@ class FittedDictionary:
     def denoise(self, signals: Signals, *, noise: float | None = None, n_jobs: int | None = None) -> Array:
         """Signals as their codes represent them; `noise` is the standard deviation of the noise, where it is known."""
         encoder, decoder = self.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
-        work = _decoded if noise is None else partial(_averaged, noise)
+        work: Callable = _decoded
+        if noise is not None:
+            level = min(max(noise, _NOISE_RANGE[0]), _NOISE_RANGE[1])
+            key = ("noise", level, signals.dtype)
+            work = partial(_averaged, level, self._once(key, lambda: self._explained_noise(level, signals.dtype)))
         return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, work))
+
+    def _explained_noise(self, noise: float, dtype: np.dtype) -> dict[int, float]:
+        """What 0, 1, 2, ... atoms explain of noise, in units of its variance.
+
+        The best s of n vectors explain about ``s log(n)`` times that, or ``2 s log(n)`` if they are few. What kernel
+        methods reconstruct varies less. There it is measured: the covariance of noise, no larger than twice the spread
+        of the kernel vectors, with what these become once it is added (Efron, 2004). Half of it is added, because
+        signals are less regular than kernel vectors.
+        """
+        encoder, decoder, penalty = self.encoder(dtype), self.find_decoder(dtype), max(1.0, np.log(self.n_atoms))
+        assert decoder is not None
+        sizes = _sizes(encoder, self.n_features / (2.0 * penalty))
+        if self.feature_map.is_linear or not isinstance(self.feature_map, KernelMap):
+            return {size: min(size * penalty, self.n_features) for size in sizes}
+        vectors = self.feature_map.kernel_vectors
+        vectors = vectors[spread_indices(len(vectors), N_PROBES)].astype(dtype)
+        vectors = np.tile(vectors, (-(-N_PROBES // len(vectors)), 1))
+        noise = min(noise, 2.0 * float(vectors.std(axis=0, dtype=np.float64).max()) or noise)
+        probes = np.random.RandomState(0).standard_normal(vectors.shape).astype(dtype)
+        both = np.concatenate([vectors + probes * dtype.type(noise), vectors - probes * dtype.type(noise)])
+        correlations, explained = encoder.correlate(both)[1], [0.0]
+        for size in sizes[1:]:
+            codes = encoder.limited_to(size).codes(both, correlations=correlations)
+            more, less = np.split(decoder(densify(codes, self.n_atoms)) / dtype.type(2.0 * noise), 2)
+            explained.append(max(explained[-1], 1.5 * float((probes * (more - less)).sum()) / len(vectors)))
+        return dict(zip(sizes, explained, strict=True))
 
     def preimages(self, *, n_jobs: int | None = None) -> np.ndarray:
         """A signal (n, m) for each atom: its pre-image, or that of its negative, whichever comes closer."""
@@ -215,17 +244,18 @@ def _decoded(encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Ar
     return features if encoder.is_linear else correlations, decoder(densify(codes, encoder.n_atoms))
 
 
-def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> tuple[Array, Array]:
+def _averaged(
+    noise: float, explained: dict[int, float], encoder: Encoder, decoder: Decoder, rows: Array
+) -> tuple[Array, Array]:
     """Denoised rows (c, m): an average over numbers of atoms, and what noise does not explain of the rest.
 
-    With s of n atoms, a row y becomes x_s, whose squared error is about ``|y - x_s|^2 + 2 s log(n) noise^2`` and a
-    constant: the best of n atoms explains about ``2 log(n) noise^2`` of pure noise, and all together no more than twice
-    its energy. The weights ``exp(-error / (4 noise^2))`` are those of Leung and Barron (2006). James and Stein's
-    estimator then returns the share ``1 - m noise^2 / |r|^2`` of the residual r (m,), if that is positive.
+    With s atoms, which explain e_s times the variance of pure noise, a row y becomes x_s, whose squared error is about
+    ``|y - x_s|^2 + 2 e_s noise^2`` and a constant. The weights ``exp(-error / (4 noise^2))`` are those of Leung and
+    Barron (2006). James and Stein's estimator then returns the share ``1 - m noise^2 / |r|^2`` of the residual r (m,),
+    if that is positive.
     """
     features, correlations = encoder.correlate(rows)
     backend, n_features = backend_of(rows), rows.shape[1]
-    noise, penalty = min(max(noise, _NOISE_RANGE[0]), _NOISE_RANGE[1]), max(1.0, np.log(encoder.n_atoms))
 
     def energy(signals: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -233,13 +263,13 @@ def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> 
 
     mean = backend.full(rows.shape, 0.0, rows)
     smallest, total = backend.full((len(rows),), np.inf, rows), backend.full((len(rows),), 0.0, rows)
-    for size in _sizes(encoder, n_features / (2.0 * penalty)):
+    for size, of_noise in explained.items():
         if size:
             codes = densify(encoder.limited_to(size).codes(rows, correlations=correlations), encoder.n_atoms)
         else:
             codes = backend.full((1, encoder.n_atoms), 0.0, rows)
         signals = decoder(codes)
-        error = energy(signals) + 2.0 * min(size * penalty, n_features)
+        error = energy(signals) + 2.0 * of_noise
         least = backend.xp.minimum(smallest, error)
         kept, weight = (backend.xp.exp((least - other) / 4.0) for other in (smallest, error))
         total, mean = total * kept + weight, mean * kept[:, None] + weight[:, None] * signals
@@ -251,7 +281,7 @@ def _averaged(noise: float, encoder: Encoder, decoder: Decoder, rows: Array) -> 
 
 def _sizes(encoder: Encoder, most: float) -> list[int]:
     """Numbers of atoms to average over: up to `most`, beyond which their error exceeds that of the noise itself."""
-    has_limit = encoder.pursuit.residual_tol < 0.0 and not encoder.pursuit.has_penalty
+    has_limit = not (encoder.pursuit.has_tolerance or encoder.pursuit.has_penalty)
     own = encoder.pursuit.n_nonzero if has_limit else 1
     grid = {0, 1, own, *(factor << power for factor in (2, 3) for power in range(20))}
     return sorted(size for size in grid if size <= min(max(own, most), encoder.n_atoms))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
@@ -31,11 +33,13 @@ def sparse_encode(
     dictionary: Any,
     *,
     n_nonzero_coefs: int | None = None,
-    residual_tol: float | None = None,
+    residual_tol: ArrayLike | None = None,
+    rtol: float | None = None,
     pursuit: str = "ols",
     alpha: float = 0.1,
     l2: float = 0.0,
     positive_code: bool = False,
+    missing: str = "error",
     sparse_output: bool = False,
     device: Any = None,
     n_jobs: int | None = None,
@@ -54,20 +58,24 @@ def sparse_encode(
     dictionary : array-like of shape (n_components, n_features)
         Atoms, one per row. Atoms of norm zero are never used.
     n_nonzero_coefs : int, default=None
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
-    residual_tol : float, default=None
-        Stop coding a signal when its squared residual is at most this; None disables.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
+    residual_tol : float or array-like of shape (n_signals,), default=None
+        Stop coding a signal when its squared residual is at most this, or its own of these; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known: codes minimise the error of the others.
     sparse_output : bool, default=False
         Whether to return a CSR array instead of a dense one.
     device : str or torch.device, default=None
@@ -95,6 +103,7 @@ def sparse_encode(
     """
     # Sums of a chunk show numbers that are not finite, without an extra pass over the signals.
     signals = open_signals(gather(X) if is_dask(X) else X, caller="sparse_encode", device=device)
+    signals = signals.with_missing(missing)
     if _stays_on_device(dictionary, signals):
         dictionary = dictionary.detach()
     elif not is_plain(dictionary):
@@ -104,11 +113,13 @@ def sparse_encode(
         raise ValueError(
             f"X has {n_features} features and the atoms of dictionary have {dictionary.shape[1]}: they must agree."
         )
-    limits = n_nonzero_coefs, residual_tol
-    options = check_pursuit(*limits, pursuit, len(dictionary), alpha, l2, positive_code)
+    squares, limit, share = _limits(residual_tol, rtol, signals.squared_norms)
+    options = check_pursuit(len(dictionary), n_nonzero_coefs, limit, share, pursuit, alpha, l2, positive_code)
     unit, norms = unit_rows(dictionary, signals.dtype)
-    encoder = Encoder(LinearMap(n_features), unit, None, options.for_atoms_of(norms))
-    return encode_signals(signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms)
+    encoder = Encoder(LinearMap(n_features, signals.allows_nan), unit, None, options.for_atoms_of(norms))
+    return encode_signals(
+        signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms, squared_norms=squares
+    )
 
 
 @one_blas_thread()
@@ -118,7 +129,8 @@ def sparse_encode_gram(
     *,
     squared_norms: Any = None,
     n_nonzero_coefs: int | None = None,
-    residual_tol: float | None = None,
+    residual_tol: ArrayLike | None = None,
+    rtol: float | None = None,
     pursuit: str = "ols",
     alpha: float = 0.1,
     l2: float = 0.0,
@@ -136,17 +148,19 @@ def sparse_encode_gram(
     correlations : array-like of shape (n_signals, n_components)
         Inner products of signals and atoms.
     squared_norms : array-like of shape (n_signals,), default=None
-        Squared norms of the signals; needed with `residual_tol`.
+        Squared norms of the signals; needed with `residual_tol` and `rtol`.
     n_nonzero_coefs : int, default=None
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
-    residual_tol : float, default=None
-        Stop coding a signal when its squared residual is at most this; None disables.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
+    residual_tol : float or array-like of shape (n_signals,), default=None
+        Stop coding a signal when its squared residual is at most this, or its own of these; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -182,13 +196,14 @@ def sparse_encode_gram(
     signals = open_signals(given, caller="sparse_encode_gram", device=device, name="correlations")
     signals.check_finite("correlations")
     gram = _check_gram(gram, signals.shape[1])
-    options = check_pursuit(n_nonzero_coefs, residual_tol, pursuit, len(gram), alpha, l2, positive_code)
-    if squared_norms is None and residual_tol is not None:
+    if squared_norms is None and not (residual_tol is None and rtol is None):
         raise ValueError(
-            "residual_tol needs squared_norms, the squared norm of every signal: it cannot be computed from inner "
-            "products with the atoms."
+            "residual_tol and rtol need squared_norms, the squared norm of every signal: it cannot be computed from "
+            "inner products with the atoms."
         )
     squares = _check_squared_norms(squared_norms, signals)
+    lowered, limit, share = _limits(residual_tol, rtol, lambda: squares)
+    options = check_pursuit(len(gram), n_nonzero_coefs, limit, share, pursuit, alpha, l2, positive_code)
     norms = np.sqrt(gram.diagonal())
     norms[norms == 0.0] = np.inf
     unit_gram = gram / norms / norms[:, None]
@@ -199,6 +214,7 @@ def sparse_encode_gram(
     encoder = GramEncoder(
         LinearMap(len(gram)), 1.0 / norms, unit_gram.astype(signals.dtype), options.for_atoms_of(norms)
     )
+    squares = squares if lowered is None else lowered
     return encode_signals(
         signals, encoder, sparse_output=sparse_output, n_jobs=n_jobs, factors=1.0 / norms, squared_norms=squares
     )
@@ -232,6 +248,20 @@ def _check_squared_norms(squared_norms: Any, signals: Signals) -> np.ndarray:
     return squares
 
 
+def _limits(
+    residual_tol: Any, rtol: float | None, squared_norms: Callable[[], np.ndarray]
+) -> tuple[np.ndarray | None, float | None, float | None]:
+    """The tolerances; with one per signal, squared norms (n_signals,) less these, so that nothing more may be left."""
+    if np.ndim(residual_tol) == 0:
+        return None, residual_tol, rtol
+    own = check_array(host(residual_tol), dtype=np.float64, ensure_2d=False, input_name="residual_tol")
+    squares = squared_norms()
+    if own.shape != squares.shape:
+        raise ValueError(f"residual_tol has shape {own.shape}, expected one number or the shape {squares.shape}.")
+    check_pursuit(1, 1, float(own.min()), rtol)
+    return squares - np.maximum(own, (rtol or 0.0) ** 2 * squares), 0.0, None
+
+
 class GramEncoder(Encoder):
     """Codes rows that are correlations already; `atoms` (n,) are factors that make them those of unit-norm atoms."""
 
@@ -245,10 +275,11 @@ class GramEncoder(Encoder):
 
 
 def check_pursuit(
-    n_nonzero_coefs: int | None,
-    residual_tol: float | None,
-    pursuit: str,
     n_atoms: int,
+    n_nonzero_coefs: int | None,
+    residual_tol: float | None = None,
+    rtol: float | None = None,
+    pursuit: str = "ols",
     alpha: float = 0.0,
     l2: float = 0.0,
     positive_code: bool = False,
@@ -256,28 +287,34 @@ def check_pursuit(
     """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
     if pursuit not in PURSUITS:
         raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
-    if residual_tol is not None and not (isinstance(residual_tol, Real) and residual_tol >= 0.0):
-        raise ValueError(f"residual_tol={residual_tol} must be a squared residual, at least 0, or None.")
+    for name, value, what in (("residual_tol", residual_tol, "squared residual"), ("rtol", rtol, "share of a norm")):
+        if value is None:
+            continue
+        if not (isinstance(value, Real) and value >= 0.0):
+            raise ValueError(f"{name}={value} must be a {what}, at least 0, or None.")
+        if pursuit == "lasso":
+            raise ValueError(
+                f"{name}={value} has no effect with pursuit='lasso', whose codes minimise a sum of the residual and "
+                f"alpha: choose alpha, or 'ols' or 'omp' for a residual."
+            )
     for name, value in (("alpha", alpha), ("l2", l2)):
-        if not (isinstance(value, Real) and 0.0 <= float(value) < np.inf):
+        # An abstract class takes ten times longer to ask, which small calls notice.
+        if not ((type(value) is float or isinstance(value, Real)) and 0.0 <= float(value) < np.inf):
             raise ValueError(f"{name}={value} must be a penalty, a number of at least 0.")
     if pursuit == "lasso":
-        if residual_tol is not None:
-            raise ValueError(
-                f"residual_tol={residual_tol} has no effect with pursuit='lasso', whose codes minimise a sum of the "
-                f"residual and alpha: choose alpha, or 'ols' or 'omp' for a residual."
-            )
         return Pursuit(n_atoms, -1.0, pursuit, bool(positive_code), float(alpha), float(l2))
+    has_tolerance = not (residual_tol is None and rtol is None)
     if n_nonzero_coefs is None:
-        limit = max(1, n_atoms // 10) if residual_tol is None else n_atoms
-    elif not isinstance(n_nonzero_coefs, Integral) or n_nonzero_coefs < 1:
+        limit = n_atoms if has_tolerance else max(1, n_atoms // 10)
+    elif not (type(n_nonzero_coefs) is int or isinstance(n_nonzero_coefs, Integral)) or n_nonzero_coefs < 1:
         raise ValueError(f"n_nonzero_coefs={n_nonzero_coefs} must be a whole number, at least 1, or None.")
     else:
         limit = int(n_nonzero_coefs)
         if limit > n_atoms:
             warn(f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.")
             limit = n_atoms
-    return Pursuit(limit, -1.0 if residual_tol is None else float(residual_tol), pursuit, bool(positive_code))
+    tolerance = -1.0 if residual_tol is None else float(residual_tol)
+    return Pursuit(limit, tolerance, pursuit, bool(positive_code), rtol=float(rtol or 0.0))
 
 
 def unit_rows(atoms: Array, dtype: np.dtype) -> tuple[Array, Array]:

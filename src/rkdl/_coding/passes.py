@@ -24,9 +24,9 @@ _BLOCK, _MANY = 256, 1024
 
 
 def for_each_chunk(
-    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int, int], Result]
+    signals: Signals, width: int, n_jobs: int | None, task: Callable[[int, int], Result]
 ) -> list[Result]:
-    """Results of ``task(number, start, stop)`` for every chunk of signals that take `width` numbers each.
+    """Results of ``task(start, stop)`` for every chunk of signals that take `width` numbers each.
 
     Tasks run in this process, those of chunks on a device one after another.
     """
@@ -68,7 +68,7 @@ def encode_signals(
 
     n_coefficients: list[int] = []
 
-    def task(number: int, start: int, stop: int) -> Codes | None:
+    def task(start: int, stop: int) -> Codes | None:
         norms = None if squared_norms is None else squared_norms[start:stop]
         codes = encoder.codes(signals.read(start, stop), norms)
         n_coefficients.append(len(codes.values))
@@ -76,7 +76,7 @@ def encode_signals(
 
     with open_executor(signals, encoder.row_width, n_jobs, is_part=True) as executor:
         parts: Any = executor.map_chunks(task)
-    if not any(n_coefficients) and encoder.pursuit.residual_tol < 0.0:
+    if not any(n_coefficients) and not encoder.pursuit.has_tolerance:
         _warn_of_zeros(encoder)
     return _joined_codes(parts).to_csr(n_atoms) if dense is None else dense
 
@@ -85,8 +85,8 @@ def _warn_of_zeros(encoder: Encoder | None) -> None:
     """Warn that a kernel vanishes."""
     if encoder is not None and isinstance(encoder.feature_map, KernelMap):
         warn(
-            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them as the "
-            "signals that the dictionary was learned from."
+            "All codes are zeros: the kernel between these signals and the kernel vectors vanishes. Scale them like "
+            "the signals that the dictionary was learned from."
         )
 
 
@@ -151,7 +151,7 @@ def _work_on_device(
 
         attempt, device = executor.worker(apply), signals.result_device
 
-        def task(number: int, start: int, stop: int) -> tuple[Array, Any]:
+        def task(start: int, stop: int) -> tuple[Array, Any]:
             (check,), results = attempt(signals.read(start, stop), None if states is None else states[start:stop])
             return check.double(), to_host(results) if device is None else to_device(results, device)
 
@@ -212,11 +212,13 @@ def map_rows(
         return to_input_device(found, signals)
     results = np.empty((signals.shape[0], width), dtype=signals.dtype if dtype is None else dtype)
 
-    def task(number: int, start: int, stop: int) -> bool:
+    def task(start: int, stop: int) -> bool:
         own, rows = encoder, signals.read(start, stop)
         if own is not None:
             own, rows = own.in_range(rows)
         checked, results[start:stop] = work(own, decoder, rows)
+        if not np.isfinite(results[start:stop]).all():
+            raise NotFiniteError
         return bool(checked.any())
 
     if not any(for_each_chunk(signals, row_width, n_jobs, task)):

@@ -11,13 +11,14 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 from scipy import sparse
 
-from rkdl._backends.arrays import cast, host, squared_norms
+from rkdl._backends.arrays import cast, host, squared_norms, where
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array
 
 # Numbers per piece, in float64, where all signals are inspected.
 PIECE_SIZE = 1 << 20
 Result = TypeVar("Result")
+_NOTHING = nullcontext()
 
 # Mean squares up to this, and from its inverse on, are safe: squares of sums over signals stay in the range of float64,
 # and squares of correlations in that of float32.
@@ -46,6 +47,7 @@ class Signals:
     result_device: Any = None
     # How much every signal counts (n_signals,), in NumPy; None for all alike.
     weights: np.ndarray | None = None
+    allows_nan = False  # whether NaN stands for a number that is not known
     is_remote = False  # whether passes run elsewhere, on a cluster
     is_in_memory = True  # whether the signals are in memory, so that there is room for something of their size
 
@@ -70,6 +72,19 @@ class Signals:
     def with_dtype(self, dtype: np.dtype) -> Self:
         """The same signals, read in another dtype; results go back to the one that they were given in."""
         return self if dtype == self.dtype else self._replaced(dtype=dtype)
+
+    def with_missing(self, missing: str) -> Self:
+        """The same signals, in which NaN stands for a number that is not known if `missing` is "ignore"."""
+        if missing not in ("error", "ignore"):
+            raise ValueError(f"missing={missing!r} is unknown; choose 'error' or 'ignore'.")
+        if missing == "error":
+            return self
+        if self.is_remote or sparse.issparse(self.data):
+            raise ValueError(
+                "missing='ignore' is for dense signals on one machine: give an array, a memory map, a Zarr array or an "
+                "HDF5 dataset."
+            )
+        return self._replaced(allows_nan=True)
 
     def _replaced(self, **changes: Any) -> Self:
         """A copy with other attributes, which does not share buffers of rows."""
@@ -97,6 +112,8 @@ class Signals:
         """The rows of the given indices, in their order."""
         order = np.argsort(indices, kind="stable")
         rows = self._finish(self.data[np.asarray(indices)[order]])
+        if (order[1:] > order[:-1]).all():
+            return rows
         taken = np.empty_like(rows)
         taken[order] = rows
         return taken
@@ -111,7 +128,7 @@ class Signals:
 
     def reading(self, bounds: Sequence[tuple[int, int]], at_once: int) -> AbstractContextManager[None]:
         """Context of a pass that reads rows `bounds` in this order, `at_once` at a time; slow sources read ahead."""
-        return nullcontext()
+        return _NOTHING
 
     def check_finite(self, name: str = "X") -> None:
         """Refuse NaN and infinity with scikit-learn's words and the columns concerned."""
@@ -121,6 +138,10 @@ class Signals:
         """The largest magnitude of all numbers."""
         return max(self._of_pieces(_largest, "extent"), default=0.0)
 
+    def squared_norms(self) -> np.ndarray:
+        """``|y|^2`` (n_signals,) of every signal, in float64."""
+        return np.concatenate(self._of_pieces(_squares, "norms"))
+
     def variance(self) -> float:
         """Variance of all numbers."""
         counts, means, deviations = np.array(self._of_pieces(_moments, "moments")).T
@@ -129,9 +150,15 @@ class Signals:
         return float(deviations.sum() + float(counts @ (means - mean) ** 2)) / size
 
     def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
-        """Results of the function for consecutive pieces of rows."""
+        """Results of the function for consecutive pieces of rows, with zeros for missing numbers."""
         n_rows, step = self.shape[0], max(1, PIECE_SIZE // self.shape[1])
-        return [function(self.read(start, min(start + step, n_rows))) for start in range(0, n_rows, step)]
+        pieces = (self.read(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+        return [function(without_nan(rows) if self.allows_nan else rows) for rows in pieces]
+
+
+def without_nan(rows: Array) -> Array:
+    """The rows with zeros for NaN."""
+    return where(rows == rows, rows, 0.0)
 
 
 def _check_finite(rows: Array, name: str) -> None:
@@ -140,6 +167,10 @@ def _check_finite(rows: Array, name: str) -> None:
 
 def _largest(numbers: Array) -> float:
     return max(float(numbers.max()), -float(numbers.min()))
+
+
+def _squares(rows: Array) -> np.ndarray:
+    return host(squared_norms(cast(rows, np.float64)))
 
 
 def _moments(numbers: Array) -> tuple[int, float, float]:

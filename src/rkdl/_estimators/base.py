@@ -35,6 +35,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     n_nonzero_coefs: int | None = 4
     residual_tol: float | None = None
+    rtol: float | None = None
     pursuit: str = "ols"
     alpha: float = 0.1
     l2: float = 0.0
@@ -46,10 +47,12 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_nonzero_coefs": [Interval(Integral, 1, None, closed="left"), None],
         "residual_tol": [Interval(Real, 0, None, closed="left"), None],
+        "rtol": [Interval(Real, 0, None, closed="left"), None],
         "pursuit": [StrOptions(set(PURSUITS))],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "l2": [Interval(Real, 0, None, closed="left")],
         "positive_code": ["boolean"],
+        "missing": [StrOptions({"error", "ignore"})],
         "sparse_output": ["boolean"],
         "device": "no_validation",
         "n_jobs": [Integral, None],
@@ -63,7 +66,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _dictionary(self) -> FittedDictionary:
         """The fitted dictionary, made anew if a fitted attribute or an option of the pursuit was set."""
-        options = self._pursuit_options
+        options = *self._pursuit_options, getattr(self, "missing", "error")
         dictionary = made_once(self, self._parts, options, self._assemble)
         if self.n_nonzero_coefs is not None and self.n_nonzero_coefs > dictionary.n_atoms:
             # Warns at every call.
@@ -72,15 +75,17 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     @property
     def _pursuit_options(self) -> tuple[Any, ...]:
-        return self.n_nonzero_coefs, self.residual_tol, self.pursuit, self.alpha, self.l2, self.positive_code
+        limits = self.n_nonzero_coefs, self.residual_tol, self.rtol
+        return *limits, self.pursuit, self.alpha, self.l2, self.positive_code
 
     def _make_pursuit(self, n_atoms: int) -> Pursuit:
-        limits = self.n_nonzero_coefs, self.residual_tol
-        return check_pursuit(*limits, self.pursuit, n_atoms, self.alpha, self.l2, self.positive_code)
+        return check_pursuit(n_atoms, *self._pursuit_options)
 
     def _read_signals(self, X: MatrixLike, *, reset: bool) -> Signals:
         """Signals in memory or not, checked; whether they are finite is seen in the first pass over them."""
-        signals = read_signals(self, X, reset=reset, device=self.device)
+        missing = getattr(self, "missing", "error")
+        signals = read_signals(self, X, reset=reset, device=self.device, allows_nan=missing == "ignore")
+        signals = signals.with_missing(missing)
         if not reset and getattr(self, "computes_in_float64_", False):
             return signals.with_dtype(np.dtype(np.float64))
         return signals
@@ -243,9 +248,9 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         X : array-like or CSR matrix of shape (n_signals, n_features)
             Signals, one per row, as for `fit`.
         noise : float, default=None
-            Standard deviation of the noise per feature. Each signal then becomes an average over numbers of atoms,
-            weighted by how well these explain it without explaining noise, and keeps what of its residual exceeds the
-            noise. None means to code as `transform` does.
+            Standard deviation of the noise per feature. The result is then a weighted average of reconstructions from
+            0, 1, 2, ... atoms, with larger weights for those whose error is probably small, plus a share of the
+            residual if it is larger than the noise. None means to code as `transform` does.
 
         Returns
         -------
@@ -257,6 +262,8 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if isinstance(noise, bool) or not (isinstance(noise, Real) and 0.0 <= float(noise) < np.inf):
                 raise ValueError(f"noise={noise!r} must be the standard deviation of the noise, a nonnegative number.")
             noise = float(noise)
+            if signals.allows_nan:
+                raise ValueError("noise does not allow for missing numbers: predict them first, with noise=None.")
         self._check_decodable(dictionary, signals.dtype)
         return self._method_for(signals, dictionary, "denoise")(signals, noise=noise)
 
@@ -273,6 +280,7 @@ class DictionaryEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = getattr(self, "missing", "error") == "ignore"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -24,7 +24,7 @@ from rkdl._coding.dictionary import FittedDictionary
 from rkdl._coding.encoder import Pursuit
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import Scaling, TaskDriven, of_positive_weight, part_of
+from rkdl._estimators.task_driven import Drawn, Scaling, TaskDriven, by_blocks, counted
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.kernels import RBF
 from rkdl._features.maps import KernelMap
@@ -145,12 +145,14 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_signals, n_features)
-            Signals, one per row. Memory maps, Zarr arrays, HDF5 datasets and anything else with ``shape``, ``dtype``
-            and row slices are read batch by batch; torch tensors are processed where they are.
+            Signals, one per row, whose order does not matter. Memory maps, Zarr arrays, HDF5 datasets and anything
+            else with ``shape``, ``dtype`` and row slices are read batch by batch, Dask arrays into memory; torch
+            tensors are processed where they are.
         y : array-like or tensor of shape (n_signals,)
             Class labels: numbers or strings.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals, relative to each other; one of weight zero is left out. None: equal weights.
+            Weights of the signals. Whole numbers count as copies: 2 is the same as the signal twice, 0 as none. If any
+            is not whole, or their sum is above ten million, they count relative to each other. None: all 1.
 
         Returns
         -------
@@ -164,13 +166,13 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             work._fit(signals, labels, weights, check_random_state(self.random_state))
         return self
 
-    def _fit(self, signals: Signals, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
+    def _fit(self, signals: Drawn, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
         """Learn from a part and weight the readouts by the rest; then learn from all, unless the rest is large."""
         held_out = self._hold_out(labels, rng)
         targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
         kept, rest = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         options = self.gamma_, targets[kept], weights[kept], rng, "to weight the readouts"
-        self._set(*self._learn(part_of(signals, kept), *options), signals.dtype)
+        self._set(*self._learn(signals.part(kept), *options), signals.dtype)
         self.readout_weights_ = np.full(2, PRIOR)
         if len(rest):
             readouts = self._readouts(signals.subset(rest))
@@ -200,7 +202,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         classes : array-like of shape (n_classes,), default=None
             Labels of all classes, which the first call needs.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals. None: equal weights.
+            Weights of the signals, as for `fit`.
 
         Returns
         -------
@@ -221,7 +223,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             work._continue(signals, targets, weights)
         return self
 
-    @with_one_model
+    @by_blocks
     def predict(self, X: MatrixLike) -> Array:
         """Predict the class of each signal.
 
@@ -233,8 +235,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Returns
         -------
         labels : ndarray of shape (n_signals,)
-            Predicted labels. A tensor if `X` is one and the labels are numbers of a dtype that tensors have; an array
-            otherwise.
+            Predicted labels. A lazy Dask array if `X` is one; a tensor if it is one and the labels are numbers of a
+            dtype that tensors have.
         """
         best = self._scores(X).argmax(1)
         kind = self.classes_.dtype
@@ -242,7 +244,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             return self.classes_[host(best)]
         return to_device(self.classes_.astype(kind.newbyteorder("=")), X.device)[best]
 
-    @with_one_model
+    @by_blocks
     def decision_function(self, X: MatrixLike) -> Array:
         """Compute scores of the classes, the logits of their probabilities.
 
@@ -260,7 +262,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    @with_one_model
+    @by_blocks
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Compute logarithms of class probabilities, as `predict_proba`.
 
@@ -272,12 +274,12 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Returns
         -------
         logarithms : ndarray of shape (n_signals, n_classes)
-            Logarithms of the probabilities. A tensor if `X` is one.
+            Logarithms of the probabilities. A lazy Dask array or a tensor if `X` is one.
         """
         scores = self._scores(X)
         return backend_of(scores).log_softmax(scores)
 
-    @with_one_model
+    @by_blocks
     def predict_proba(self, X: MatrixLike) -> Array:
         """Compute class probabilities, calibrated on held-out signals.
 
@@ -289,12 +291,12 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         Returns
         -------
         probabilities : ndarray of shape (n_signals, n_classes)
-            Softmax of the scores. A tensor if `X` is one.
+            Softmax of the scores. A lazy Dask array or a tensor if `X` is one.
         """
         logs = self.predict_log_proba(X)
         return backend_of(logs).exp(logs)
 
-    @with_one_model
+    @by_blocks
     def class_residuals(self, X: MatrixLike) -> Array:
         """Compute what the dictionary of each class leaves of the signals.
 
@@ -307,7 +309,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         -------
         residuals : ndarray of shape (n_signals, n_classes)
             Squared residuals in feature space, where signals have norm one: 0 for a signal that the dictionary
-            represents exactly, 1 for one that it does not represent at all. A tensor if `X` is one.
+            represents exactly, 1 for one that it does not represent at all. A lazy Dask array or a tensor if `X` is
+            one.
         """
         return 1.0 - self._read(X, TaskModel.explained)
 
@@ -353,21 +356,24 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
 
     def _opened(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Signals, np.ndarray, np.ndarray]:
+    ) -> tuple[Drawn, np.ndarray, np.ndarray]:
         """Signals with a positive weight, the numbers of their classes, and their weights; sets unknown classes."""
-        signals = self._read_signals(X, reset=reset)
-        labels = self._read_labels(signals.shape[0], y)
-        weights = check_weights(signals, sample_weight)
+        given = self._read_signals(X, reset=reset, learns=True)
+        weights = check_weights(given, sample_weight)
+        means = None if reset else self.feature_means_
+        signals, labels, weights = counted(given, self._read_labels(y, weights), weights, means)
         if self.class_weight is not None:
             present = np.unique(labels)
             found = compute_class_weight(
                 self.class_weight, classes=self.classes_[present], y=self.classes_[labels], sample_weight=weights
             )
             weights = check_weights(signals, weights * found[np.searchsorted(present, labels)])
-        return of_positive_weight(signals, labels, weights)
+            rows = np.flatnonzero(weights)
+            signals, labels, weights = signals.part(rows), labels[rows], weights[rows]
+        return signals, labels, weights
 
-    def _read_labels(self, n_signals: int, y: ArrayLike) -> np.ndarray:
-        """The number of the class of each signal; the classes are set if they are not known."""
+    def _read_labels(self, y: ArrayLike, weights: np.ndarray) -> np.ndarray:
+        """The number of the class of each signal of positive weight; the classes are set if they are not known."""
         if y is None:
             raise ValueError(
                 "KDLClassifier requires y to be passed, but the target y is None: give the label of every signal."
@@ -379,7 +385,8 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
         except TypeError as error:
             raise ValueError("The labels in y cannot be sorted: make them all numbers or all strings.") from error
         check_classification_targets(given)
-        check_consistent_length(range(n_signals), given)
+        check_consistent_length(weights, given)
+        known = known[np.bincount(labels, weights > 0.0) > 0.0]
         self.classes_ = vars(self).get("classes_", known)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -392,7 +399,7 @@ class KDLClassifier(ClassifierMixin, TaskDriven):
             raise ValueError(
                 f"y holds {unknown.tolist()[0]!r}, none of the classes: give all of them in the first call."
             )
-        return np.searchsorted(self.classes_, known)[labels]
+        return np.searchsorted(self.classes_, given)
 
     def _hold_out(self, labels: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
         """Mask of the held-out signals: a share of each class, at least one, never its only one."""

@@ -11,7 +11,7 @@ from rkdl._persistence.named_arrays import DOUBLE, FLAGS, INTEGERS, POSITIVE, Ar
 from rkdl._utils.types import FLOATS
 
 # Axes: m features, n atoms, p kernel vectors, q frequencies, f Fourier features, c classes, k members
-# of a detector, s sets of reference signals.
+# of a detector, g anomalies of each.
 _COUNT = Expected("", INTEGERS, least=0)
 _NUMBER = Expected("", DOUBLE + INTEGERS)
 _EVERY = {
@@ -31,7 +31,7 @@ _PRECOMPUTED = {**_LEARNER, "dual_components_": Expected("np", FLOATS), "gram_":
 _KERNEL = {**_PRECOMPUTED, "gamma_": _NUMBER, "kernel_vectors_": Expected("pm", FLOATS)}
 _TASK = {
     "gamma_": _NUMBER,
-    "gammas_": Expected("m", least=0.0),
+    "gammas_": Expected("m", least=POSITIVE),
     "kernel_vectors_": Expected("pm", FLOATS),
     "dual_coef_": Expected("pc", FLOATS),
     "intercept_": Expected("c", FLOATS),
@@ -56,16 +56,12 @@ TABLES: dict[str, dict[str, Expected]] = {
     "KDL of kernel values": _PRECOMPUTED,
     "SparseCoder": {"components_": Expected("nm", FLOATS), **_EVERY},
     "KDLOutlierDetector": {
-        "gammas_": Expected("k", least=POSITIVE),
+        "gamma_": _NUMBER._replace(least=POSITIVE),
         "kernel_vectors_": Expected("kpm", FLOATS),
         "dual_components_": Expected("knp", FLOATS),
-        "grams_": Expected("knn", FLOATS),
-        "sizes_": Expected("k2", INTEGERS, least=1, most="n"),
         "centre_": Expected("m", FLOATS),
         "scale_": Expected("m", FLOATS, least=POSITIVE),
-        "reference_signals_": Expected("srm", FLOATS),
-        "locations_": Expected("k4", least=0.0),
-        "reference_locations_": Expected("s4", least=0.0),
+        "locations_": Expected("kg3", least=0.0),
         "offset_": _NUMBER,
         "recent_signals_": Expected("bm", group="stream"),
         "recent_keys_": Expected("b", group="stream"),
@@ -97,7 +93,7 @@ def check_fitted(model: Any, attributes: dict[str, Any], names: Collection[str] 
     With `names`, only these, whatever the number of atoms that the parameters say.
     """
     name = next(own.__name__ for own in type(model).__mro__ if own.__name__ in TABLES)
-    sizes = {"m": attributes["n_features_in_"], "2": 2, "4": 4}
+    sizes = {"m": attributes["n_features_in_"], "2": 2, "3": 3}
     if names is None and name not in ("KDLClassifier", "KDLRegressor", "KDLOutlierDetector"):
         sizes["n"] = getattr(model, "n_components", attributes.get("n_components_"))
     if getattr(model, "kernel", None) == "precomputed":

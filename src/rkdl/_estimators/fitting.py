@@ -39,7 +39,8 @@ def as_fitted(estimator: Estimator) -> Estimator:
     state = vars(estimator)
     if "n_iter_" not in state and "n_components_" not in state:
         # Only called here: it builds all tags, which takes longer than coding a signal.
-        check_is_fitted(estimator)
+        waits = "This %(name)s waits until batches hold 20 distinct signals, and as many as atoms and kernel vectors."
+        check_is_fitted(estimator, msg=waits if "_stream" in state else None)
         # A coder that needs no fit. The model is not kept: the user may change an array before the next call.
         return clone(estimator).fit()
     view = object.__new__(type(estimator))
@@ -70,6 +71,11 @@ def remember_parameters(estimator: BaseEstimator) -> None:
     estimator._fit_parameters = {name: state[name] for name in STRUCTURE if name in state}
     if hasattr(estimator, "_settings"):
         estimator._fit_settings = estimator._settings()
+        estimator._fit_values = _parameters(estimator)
+
+
+def _parameters(estimator: BaseEstimator) -> dict[str, Any]:
+    return {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
 
 
 # Values derived from fitted estimators, and the objects they were derived from. Outside estimators, so that pickles,
@@ -131,8 +137,10 @@ def replaced_at_once(estimator: Estimator, generator: Any = None) -> Iterator[Es
 
 def check_settings(work: Any) -> None:
     """Refuse changes of parameters that the fitted model depends on, where it learns on, and bad values of others."""
-    # scikit-learn checks the parameters of the first batch only.
-    work._validate_params()
+    # scikit-learn checks the parameters of the first batch only, for as long as a tenth of a batch takes.
+    known = vars(work).get("_fit_values", {})
+    if not all(known.get(name) is value for name, value in _parameters(work).items()):
+        work._validate_params()
     known, now = vars(work).get("_fit_settings", {}), work._settings()
     for name, value in known.items():
         if now.get(name) != value:

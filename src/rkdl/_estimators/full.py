@@ -44,15 +44,17 @@ class KDL(KernelLearner):
     coef0 : float, default=1.0
         Constant term of "poly".
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -63,8 +65,8 @@ class KDL(KernelLearner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, which is also "auto", or uniformly; Gaussian
-        combinations of the signals; or the combinations in an array of shape (n_components, n_signals).
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky", the same as "auto") or uniformly
+        ("data"); Gaussian combinations of the signals ("random"); or those of an array (n_components, n_signals).
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
@@ -98,8 +100,7 @@ class KDL(KernelLearner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -160,15 +161,16 @@ class KDL(KernelLearner):
         return Signals(X, X.dtype)
 
     def _given_norms(self, signals: Signals, *, for_residuals: bool = False) -> dict[str, np.ndarray]:
-        if not self._is_precomputed or (self.residual_tol is None and not for_residuals):
+        has_tolerance = self.residual_tol is not None or self.rtol is not None
+        if not self._is_precomputed or not (has_tolerance or for_residuals):
             return {}
         # Norms are on the diagonal of the kernel matrix of the training signals.
         kernel: np.ndarray = host(signals.data)
         if not is_training_matrix(kernel):
             raise ValueError(
-                "Residuals, and codes with residual_tol, need k(x, x), which kernel='precomputed' gives for the "
-                "training signals alone, in their square kernel matrix: for other signals give the kernel by name or "
-                "as a function, or set residual_tol=None and n_nonzero_coefs."
+                "Residuals, and codes with residual_tol or rtol, need k(x, x), which kernel='precomputed' gives for "
+                "the training signals alone, in their square kernel matrix: for other signals give the kernel by name "
+                "or as a function, or set n_nonzero_coefs alone."
             )
         return {"squared_norms": np.maximum(kernel.diagonal(), 0.0).astype(signals.dtype, copy=False)}
 

@@ -1,4 +1,4 @@
-"""Results of a fitted dictionary for Dask arrays, as lazy arrays with the same row chunks."""
+"""Results of fitted models for Dask arrays, as lazy arrays with the same row chunks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {"encode": "transform", "residual_norms": "error"}
 
 def energies_of_blocks(dictionary: FittedDictionary, signals: DaskSignals) -> list[tuple[float, float]]:
     """Sums of squared residuals and of squared norms per block."""
-    task = partial(_apply, dictionary=dictionary, method="energies", read_as=signals.dtype)
+    task = partial(_apply, model=dictionary, method="energies", read_as=signals.dtype)
     return signals.map_blocks(task, "rkdl-score")
 
 
@@ -31,15 +31,20 @@ def apply_lazily(dictionary: FittedDictionary, method: str, signals: Signals, **
     """A method of the dictionary on each block of signals, as a Dask array with the same row chunks."""
     shape = {"encode": (0, dictionary.n_atoms), "residual_norms": (0,)}.get(method, (0, dictionary.n_features))
     empty: Any = np.empty(shape, dtype=signals.result_dtype)
+    empty = sparse.csr_array(empty) if options.get("sparse_output") else empty
+    return call_lazily(dictionary, method, signals, empty, read_as=signals.dtype, **options)
+
+
+def call_lazily(model: Any, method: str, signals: Signals, empty: Any, **options: Any) -> Array:
+    """As `apply_lazily`, of any model; results are like `empty`, which has no rows."""
     rows = signals.data
     return rows.map_blocks(
         _apply,
-        dictionary=dask.delayed(dictionary),
+        model=dask.delayed(model),
         method=method,
-        read_as=signals.dtype,
-        chunks=(rows.chunks[0], *((width,) for width in shape[1:])),
-        drop_axis=1 if len(shape) == 1 else None,
-        meta=sparse.csr_array(empty) if options.get("sparse_output") else empty,
+        chunks=(rows.chunks[0], *((width,) for width in empty.shape[1:])),
+        drop_axis=1 if empty.ndim == 1 else None,
+        meta=empty,
         name=f"rkdl-{NAMES.get(method, method)}-{uuid4().hex}",
         **options,
     )
@@ -49,9 +54,9 @@ def _apply(
     block: Any,
     block_info: dict | None = None,
     *,
-    dictionary: FittedDictionary,
+    model: Any,
     method: str,
-    read_as: np.dtype,
+    read_as: np.dtype | None = None,
     **options: Any,
 ) -> Any:
     """The method on a block; one of a Dask array is checked to have the shape that this declares."""
@@ -60,5 +65,7 @@ def _apply(
         shape = tuple(stop - start for start, stop in place["array-location"])
         block = checked_block(block, place["chunk-location"][0], shape)
     with one_blas_thread():
+        if read_as is None:
+            return getattr(model, method)(aligned(block))
         signals = open_signals(aligned(block), caller="a block of a Dask array").with_dtype(read_as)
-        return getattr(aligned(dictionary), method)(signals, n_jobs=1, **options)
+        return getattr(aligned(model), method)(signals, n_jobs=1, **options)

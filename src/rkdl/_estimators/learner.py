@@ -65,6 +65,7 @@ class Learner(DictionaryEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
         "positive_dict": ["boolean"],
+        "coherence_max": [Interval(Real, 0, 1, closed="right")],
         "half_life": [Interval(Real, 0, None, closed="neither"), None],
         "fit_inverse_transform": ["boolean"],
         "decoder_alpha": [Interval(Real, 0, None, closed="left")],
@@ -94,7 +95,12 @@ class Learner(DictionaryEstimator):
             self.n_components,
             self._features(),
             pursuit,
-            choose_atom_update(self.atom_update, pursuit, is_positive=getattr(self, "positive_dict", False)),
+            choose_atom_update(
+                self.atom_update,
+                pursuit,
+                is_positive=getattr(self, "positive_dict", False),
+                coherence_max=getattr(self, "coherence_max", 1.0),
+            ),
             self.init,  # type: ignore[arg-type]
             max_iter=self.max_iter,
             tol=self.tol,
@@ -171,6 +177,8 @@ class Learner(DictionaryEstimator):
             work._set(learned)
             history = learned.history
             work.errors_, work.update_errors_ = history.returned_errors, np.array(history.update_errors)
+            if learned.error is not None:
+                work.errors_[-1] = learned.error
             work.n_iter_ = len(work.errors_)
             work.__dict__.pop("_stream", None)
         if learned.is_interrupted:
@@ -273,9 +281,8 @@ def partial_fit(
             check_settings(work)
         signals = _weighted(work, work._read_signals(X, reset=is_first), sample_weight)
         specification = work._specification()
-        rng, report = check_random_state(work.random_state), Report(type(work).__name__, work.verbose)
-        stream = _stream_of(work, specification)
-        stream = stream.update(signals, Learning(specification, rng, report, work.n_jobs), ends_epoch=update)
+        how = Learning(specification, work.random_state, Report(type(work).__name__, work.verbose), work.n_jobs)
+        stream = _stream_of(work, specification).update(signals, how, ends_epoch=update)
         if stream.learned is not None:
             work._set(stream.learned)
             found = [] if stream.error is None else [stream.error]
@@ -360,7 +367,7 @@ class KernelLearner(Learner):
     def _features(self) -> FeatureChoice:
         parameters: Any = self
         vectors = parameters.kernel_vectors
-        count = parameters.n_kernel_vectors if isinstance(vectors, str) else np.shape(vectors)[0]
+        count = parameters.n_kernel_vectors if isinstance(vectors, str) else len(np.atleast_1d(vectors))
         count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(n_nonzero, name="ols" if self.pursuit == "lasso" else self.pursuit)

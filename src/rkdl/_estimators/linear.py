@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
-from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures
+from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -19,15 +19,17 @@ class DL(Learner):
     n_components : int, default=20
         Number of atoms.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -35,21 +37,27 @@ class DL(Learner):
         non-negative least squares on their support.
     positive_dict : bool, default=False
         Whether atoms are non-negative; with `positive_code`, this is a sparse non-negative matrix factorisation.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms, as `rkdl.metrics.mutual_coherence` measures it. After every
+        update, atoms that are closer are turned apart, which makes the error larger.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known. Codes then minimise the error of the
+        known numbers, as do the atoms, and `denoise` predicts the others.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_features); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -69,10 +77,11 @@ class DL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``|Y - Z A|_F / sqrt(m N)`` after each iteration, up to the returned model, for N signals of length m,
-        coded anew. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        coded anew; with "lasso", plus twice the penalties under the root. It may increase. Missing
+        numbers have no error.
     update_errors_ : ndarray of shape (n_updates,)
-        Error right after each update, with the codes that the update was computed for: what the paper reports.
+        Error right after each update, with the codes that the update was computed for: what the paper reports. With
+        missing numbers, it is an upper bound.
     n_iter_ : int
         Iteration that produced the returned model, the one with the smallest error.
     n_revived_ : int
@@ -100,10 +109,12 @@ class DL(Learner):
     """
 
     positive_dict: bool = False
+    coherence_max: float = 1.0
+    missing: str = "error"
     half_life: float | None = None
 
     def _features(self) -> FeatureChoice:
-        return FeatureChoice()
+        return SignalFeatures(self.missing == "ignore")
 
     partial_fit = partial_fit
 
@@ -125,15 +136,17 @@ class FourierDL(Learner):
         Parameter of the kernel. "median" is the inverse of the median squared distance in a sample of the signals,
         "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -144,16 +157,16 @@ class FourierDL(Learner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_fourier_features); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_fourier_features); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
@@ -181,8 +194,7 @@ class FourierDL(Learner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int

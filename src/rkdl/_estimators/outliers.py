@@ -8,28 +8,23 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import RandomState
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OutlierMixin, _fit_context
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Scaling, gamma_of
+from rkdl._applications.anomaly_scores import AnomalyTask, Ensemble, Scaling
 from rkdl._applications.detector_learning import POOL, Detection, DetectorLearning
 from rkdl._applications.explanations import explanations
 from rkdl._applications.thresholds import MOST, threshold
-from rkdl._backends.arrays import host, is_tensor, stacked
+from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed
-from rkdl._coding.dictionary import FittedDictionary
-from rkdl._coding.encoder import Pursuit
 from rkdl._data.open import gather, is_dask, open_signals
 from rkdl._data.signals import Signals
 from rkdl._estimators.fitting import freeze, made_once, read_signals, replaced_at_once, with_one_model
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import one_blas_thread
 from rkdl._execution.executor import open_executor
-from rkdl._features.kernels import RBF
-from rkdl._features.maps import KernelMap
 from rkdl._features.widths import RULES
 from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
@@ -37,10 +32,7 @@ from rkdl._utils.types import Array, Device, MatrixLike
 from rkdl._utils.warnings import warn
 
 # Fitted attributes that scores are computed from.
-PARTS = (
-    *("centre_", "scale_", "gammas_", "kernel_vectors_", "dual_components_", "grams_", "sizes_"),
-    *("reference_signals_", "locations_", "reference_locations_"),
-)
+PARTS = ("centre_", "scale_", "gamma_", "kernel_vectors_", "dual_components_", "locations_")
 STREAM = ("recent_signals_", "recent_keys_", "recent_learned_", "n_signals_seen_")
 # Warn if the scores of at least FEW signals differ by less than EQUAL.
 FEW, EQUAL = 5, 1e-3
@@ -53,31 +45,29 @@ _COUNT = [Interval(Integral, 1, None, closed="left")]
 class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     """Outlier detector: signals that an ensemble of kernel dictionaries represents badly.
 
-    The members are of three groups. Dictionaries on a wide RBF kernel, with more atoms, learn how features depend on
-    each other; those on a narrow one, with few atoms, where signals are dense; and sets of reference signals are
-    dictionaries of single signals with one nonzero, which measure the distance to the nearest of them. The anomaly of a
-    signal is ``-log(1 - r^2)``, with r the norm of its residual in feature space. Logarithms of anomalies relative to
-    their median are averaged, and the groups count alike.
+    Each member is a set of kernel vectors, drawn from the signals, with a dictionary. A signal is abnormal if it lies
+    outside the span of the atoms in feature space, with a residual of norm r: its anomaly is ``-log(1 - r^2)``; if it
+    is far from the nearest kernel vector; or, unless all training signals are known to be normal, far from the nearest
+    of few, as even a group of outliers is. Logarithms of these three, relative to those of the training signals, are
+    averaged over the members, and the largest counts.
 
     Features may have any scale: they are standardised robustly.
 
     Parameters
     ----------
-    n_components : int or array-like of int, default=(32, 8)
-        Number of atoms per dictionary: one number for each of `gamma_factors`, or one for all.
-    n_nonzero_coefs : int or array-like of int, default=(16, 8)
-        Maximum number of nonzero coefficients per signal, likewise.
+    n_components : int, default=32
+        Number of atoms per dictionary.
+    n_nonzero_coefs : int, default=16
+        Maximum number of nonzero coefficients per signal while the atoms are learned. Scores use all atoms.
     gamma : float, "median" or "scale", default="median"
         Parameter of the kernel, for standardised signals. "median" is the inverse of the median squared distance in a
         sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
-    gamma_factors : float or array-like of float, default=(0.1, 6.0)
-        Factors of `gamma`, one per kernel width.
-    n_kernel_vectors : int, default=200
-        Number of kernel vectors per dictionary, drawn at random from the signals.
-    n_references : int, default=200
-        Number of signals in each of the five sets of reference signals.
-    n_members : int, default=10
-        Number of dictionaries, assigned to the kernel widths in turn.
+    gamma_factor : float, default=0.1
+        Factor of `gamma`. Wide kernels learn how features depend on each other.
+    n_kernel_vectors : int, default=256
+        Number of kernel vectors per member.
+    n_members : int, default=5
+        Number of members. Kernel vectors of each are from another part of the signals, of which there are as many.
     max_samples : int, default=1024
         Maximum number of signals per dictionary, drawn at random.
     max_iter : int, default=2
@@ -86,7 +76,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Whether to divide features by their standard deviations, to which gross errors do not count. The values of a
         feature with at most 20 of them, such as classes and counts, are taken to be at most two deviations apart.
     novelty : bool, default=False
-        Whether all training signals are known to be normal. Otherwise, those that stand apart are not learned from.
+        Whether all training signals are known to be normal. Otherwise, those that stand apart are not learned from, and
+        small groups of signals far from the others are abnormal too.
     contamination : float or "auto", default="auto"
         Fraction of outliers, in (0, 0.5]: `fit_predict` labels this fraction of the training signals, and `predict`
         about this fraction of similar new signals. "auto" labels the signals beyond the tail of the scores of those
@@ -112,24 +103,17 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Medians of the features.
     scale_ : ndarray of shape (n_features,)
         What features are divided by: ones without `standardize`.
-    gammas_ : ndarray of shape (n_members,)
-        Kernel parameter of each dictionary.
+    gamma_ : float
+        Kernel parameter of the dictionaries, `gamma_factor` included.
     kernel_vectors_ : ndarray of shape (n_members, n_kernel_vectors, n_features)
-        Kernel vectors of each dictionary, standardised.
-    dual_components_ : ndarray of shape (n_members, max_components, n_kernel_vectors)
-        Atoms of each dictionary as linear combinations of its kernel vectors, padded with zeros.
-    grams_ : ndarray of shape (n_members, max_components, max_components)
-        Inner products of the atoms of each dictionary in feature space.
-    sizes_ : ndarray of shape (n_members, 2)
-        Number of atoms, and maximum number of nonzero coefficients, of each dictionary.
-    reference_signals_ : ndarray of shape (n_sets, n_references, n_features)
-        Sets of reference signals, standardised.
-    locations_ : ndarray of shape (n_members, 4)
-        For each dictionary, the unit of ``-log(1 - r^2)``, which is its median over the training signals; of the
-        logarithms ``log(1 + anomaly / unit)``, their median and interquartile range; and the weight of the dictionary.
-        Unit and range have lower bounds, so that a dictionary that represents all signals has no influence.
-    reference_locations_ : ndarray of shape (n_sets, 4)
-        The same for each set of reference signals.
+        Kernel vectors of each member, standardised.
+    dual_components_ : ndarray of shape (n_members, n_components, n_kernel_vectors)
+        Orthonormal atoms with the span of each dictionary, as linear combinations of its kernel vectors.
+    locations_ : ndarray of shape (n_members, 3, 3)
+        For the dictionary of each member, for the nearest of its kernel vectors and for the nearest of few, which
+        `novelty` leaves out: the unit of the anomaly, which is its median over the training signals; and of the
+        logarithms ``log(1 + anomaly / unit)``, their median and interquartile range. Unit and range have lower bounds,
+        so that what is the same for all signals has no influence.
     n_iter_ : int
         Number of iterations per dictionary.
     n_features_in_ : int
@@ -154,14 +138,13 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     array([1, 1, 1])
     """
 
-    n_components: int | ArrayLike = (32, 8)
+    n_components: int = 32
     _: KW_ONLY
-    n_nonzero_coefs: int | ArrayLike = (16, 8)
+    n_nonzero_coefs: int = 16
     gamma: float | str = "median"
-    gamma_factors: float | ArrayLike = (0.1, 6.0)
-    n_kernel_vectors: int = 200
-    n_references: int = 200
-    n_members: int = 10
+    gamma_factor: float = 0.1
+    n_kernel_vectors: int = 256
+    n_members: int = 5
     max_samples: int = 1024
     max_iter: int = 2
     standardize: bool = True
@@ -174,12 +157,11 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
     verbose: int = 0
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [*_COUNT, "array-like"],
-        "n_nonzero_coefs": [*_COUNT, "array-like"],
+        "n_components": _COUNT,
+        "n_nonzero_coefs": _COUNT,
         "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions(set(RULES))],
-        "gamma_factors": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "gamma_factor": [Interval(Real, 0, None, closed="neither")],
         "n_kernel_vectors": _COUNT,
-        "n_references": _COUNT,
         "n_members": _COUNT,
         "max_samples": [Interval(Integral, 2, None, closed="left")],
         "max_iter": _COUNT,
@@ -295,7 +277,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     @with_one_model
     def explain(self, X: MatrixLike) -> np.ndarray:
-        """Compute how much less abnormal each feature would make a signal if it were as the dictionaries represent it.
+        """Compute how much less abnormal each feature would make a signal if it were as that of its neighbours.
 
         Parameters
         ----------
@@ -305,14 +287,14 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         Returns
         -------
         gains : ndarray of shape (n_signals, n_features)
-            Increase of `score_samples` if the feature alone is replaced by that of the signal's pre-image, averaged
-            over the dictionaries. The features of an outlier with large gains are those that make it one.
+            Increase of `score_samples` if the feature alone is replaced by that of the nearest kernel vector, averaged
+            over the members. The features of an outlier with large gains are those that make it one.
         """
         signals = self._read_signals(X, reset=False).on_host()
         rows = signals.take(np.arange(signals.shape[0])).astype(np.float64)
         check_rows_finite(rows)
         ensemble, locations = self._scoring(None)
-        return explanations(ensemble, locations, self._dictionaries(), rows, self.n_jobs)
+        return explanations(ensemble, locations, rows, self.n_jobs)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: MatrixLike, y: None = None) -> Self:
@@ -334,6 +316,8 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         self : object
             The fitted detector.
         """
+        # scikit-learn checks the parameters of the first batch only.
+        self._validate_params()
         with replaced_at_once(self) as work, one_blas_thread():
             work._learn_on(X)
         return self
@@ -347,7 +331,7 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         seen = int(vars(self).get("n_signals_seen_", 0))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         # Signals of the largest keys are a random sample, whose weights double with every half-life (the Gumbel trick).
-        growth = 0.0 if self.half_life is None else np.log(2.0) / self.half_life
+        growth = 0.0 if self.half_life is None else np.log(2.0) / max(self.half_life, 1e-300)
         keys = np.random.RandomState([seed, seen % 2**32]).gumbel(size=signals.shape[0])
         keys += growth * np.arange(seen, seen + len(keys))
         recent, is_learned = signals.take(np.arange(len(keys))).astype(np.float64), np.zeros(len(keys), dtype=bool)
@@ -369,11 +353,11 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
 
     def _fit(self, signals: Signals) -> float:
         """Learn everything; returns the threshold of the training signals themselves."""
-        widths, rng = self._widths(), check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
         with open_executor(signals, 2 * signals.shape[1], self.n_jobs) as executor:
             signals = executor.inspected().signals
         own = {part.name: getattr(self, part.name) for part in fields(DetectorLearning) if hasattr(self, part.name)}
-        learning = DetectorLearning(widths=widths, caller=type(self).__name__, **own)
+        learning = DetectorLearning(caller=type(self).__name__, **own)
         with progress(self.n_members, self.verbose, learning.caller, unit="dictionary") as bar:
             found = learning.learn(signals, rng, bar)
         self._store(found)
@@ -389,49 +373,25 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
             warn(
                 f"The scores of all {len(scores)} training signals are equal, to within {EQUAL:g}: the dictionaries "
                 f"represent every signal equally well, so that there are no outliers. Either gamma={self.gamma!r} is "
-                f"too small by orders of magnitude, and 'median' is better, or the signals themselves are equal."
+                f"too small by orders of magnitude, and 'median' is better, or the signals are copies of few."
             )
         return offset
 
-    def _widths(self) -> list[tuple[float, int, int]]:
-        """Factor of gamma, number of atoms and of nonzero coefficients per kernel width, checked."""
-        found = [_several("gamma_factors", self.gamma_factors, float)]
-        count = len(found[0])
-        for name in ("n_components", "n_nonzero_coefs"):
-            values = _several(name, getattr(self, name), int)
-            if len(values) not in (1, count):
-                raise ValueError(f"{name} has {len(values)} values and gamma_factors {count}: give one, or as many.")
-            found.append(values * count if len(values) == 1 else values)
-        return list(zip(*found, strict=True))
-
     def _store(self, found: Detection) -> None:
-        members = found.dictionaries
-        self.centre_, self.scale_ = found.ensemble.scaling
-        self.gammas_ = np.array([gamma_of(own) for own in members])
-        self.kernel_vectors_ = np.stack([own.feature_map.state()["kernel_vectors"] for own in members])
-        self.dual_components_ = stacked([own.atoms for own in members])
-        self.grams_ = stacked([host(own.gram) for own in members])
-        self.sizes_ = np.array([(own.n_atoms, own.pursuit.n_nonzero) for own in members])
-        self.reference_signals_ = found.ensemble.references
-        self.locations_, self.reference_locations_ = np.split(found.locations, [len(members)])
-        self.n_iter_ = int(self.max_iter)
+        (self.centre_, self.scale_), self.gamma_, self.kernel_vectors_, self.dual_components_, _ = found.ensemble
+        self.locations_, self.n_iter_ = found.locations, int(self.max_iter)
         freeze(self, PARTS)
-
-    def _dictionaries(self) -> list[FittedDictionary]:
-        arrays = self.gammas_, self.kernel_vectors_, self.dual_components_, self.grams_
-        columns = *(np.asarray(array, dtype=np.float64) for array in arrays), self.sizes_
-        return [
-            FittedDictionary(KernelMap(RBF(gamma), vectors), atoms[:n], Pursuit(int(n_nonzero)), gram[:n, :n])
-            for gamma, vectors, atoms, gram, (n, n_nonzero) in zip(*columns, strict=True)
-        ]
 
     def _scoring(self, device: Device) -> tuple[Ensemble, Array]:
         """The fitted ensemble and the locations of its anomalies, on a device if there is one."""
         known: dict[Device, tuple[Ensemble, Array]] = made_once(self, PARTS, (), dict)
         if device not in known:
-            scaling = Scaling(self.centre_, self.scale_)
-            ensemble = Ensemble.of(scaling, self._dictionaries(), self.reference_signals_)
-            known[device] = placed((ensemble, np.r_[self.locations_, self.reference_locations_]), device)
+            vectors, atoms = (
+                np.asarray(own, dtype=np.float64) for own in (self.kernel_vectors_, self.dual_components_)
+            )
+            scaling, has_few = Scaling(self.centre_, self.scale_), self.locations_.shape[1] > 2
+            ensemble = Ensemble(scaling, float(self.gamma_), vectors, atoms, has_few)
+            known[device] = placed((ensemble, self.locations_), device)
         return known[device]
 
     def _offset(self, scores: np.ndarray, is_kept: np.ndarray) -> float:
@@ -455,13 +415,3 @@ class KDLOutlierDetector(OutlierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _several(name: str, values: object, kind: type) -> list:
-    """A parameter that is one number or several, as a checked list."""
-    array = np.atleast_1d(np.asarray(values))
-    is_number = array.ndim == 1 and array.size and array.dtype.kind in ("iu" if kind is int else "iuf")
-    if not is_number or not ((array > 0) & (array < np.inf)).all():
-        what = "integers" if kind is int else "finite numbers"
-        raise ValueError(f"{name}={values!r} must be a positive number or a list of positive {what}.")
-    return [kind(value) for value in array]

@@ -16,7 +16,8 @@ from rkdl._learning.specification import Specification, VectorUpdateChoice
 class RKDL(KernelLearner):
     """Reduced kernel dictionary learning (RKDL-D): atoms are combinations of a few fixed kernel vectors.
 
-    With p kernel vectors the kernel matrix is p x p instead of N x N.
+    With p kernel vectors, the kernel matrix is p x p instead of N x N. By Ilie-Ablachim and Dumitrescu, "Reduced kernel
+    dictionary learning" (EUSIPCO 2022): "the paper" below.
 
     Parameters
     ----------
@@ -35,39 +36,44 @@ class RKDL(KernelLearner):
     n_kernel_vectors : int or None, default=None
         Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        Kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square norm;
-        signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky; or an
-        array of shape (n_kernel_vectors, n_features), which also gives their number.
+        Kernel vectors: cluster centres ("kmeans"); signals drawn uniformly ("random") or by randomly pivoted
+        Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
+        the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support.
+    coherence_max : float, default=1.0
+        Bound on the absolute cosine of any two atoms in feature space, as `rkdl.metrics.mutual_coherence` measures it.
+        After every update, atoms that are closer are turned apart, which makes the error larger.
     atom_update : {"momentum", "gram", "aksvd"}, default="momentum"
         "gram" updates one atom after another from sums over the codes; "momentum" also moves each further by a share
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_kernel_vectors); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     max_iter : int, default=30
         Maximum number of iterations.
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays. With
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting. With
         a half-life, signals replace kernel vectors that the atoms can do without, unless the kernel is a function.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
@@ -100,8 +106,7 @@ class RKDL(KernelLearner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -134,6 +139,7 @@ class RKDL(KernelLearner):
 
     n_kernel_vectors: int | None = None
     kernel_vectors: str | ArrayLike = "kmeans"
+    coherence_max: float = 1.0
     half_life: float | None = None
 
     partial_fit = partial_fit
@@ -143,13 +149,15 @@ class RKDL(KernelLearner):
 class ORKDL(KernelLearner):
     """Optimized reduced kernel dictionary learning (ORKDL-D): the kernel vectors are learned with the atoms.
 
+    By Ilie-Ablachim and Dumitrescu, "Reduced kernel dictionary learning" (EUSIPCO 2022): "the paper" below.
+
     Parameters
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, a kernel from `rkdl.kernels`, or a function
-        of two matrices that returns their kernel matrix.
+    kernel : {"rbf", "poly", "linear"} or Kernel, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a kernel with a gradient, from
+        `rkdl.kernels` or your own; `RKDL` takes functions too.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
         a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
@@ -160,19 +168,21 @@ class ORKDL(KernelLearner):
     n_kernel_vectors : int or None, default=None
         Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
-        norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
-        or an array of shape (n_kernel_vectors, n_features), which also gives their number.
+        Initial kernel vectors: cluster centres ("kmeans"); signals drawn uniformly ("random") or by randomly pivoted
+        Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
+        the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -183,10 +193,10 @@ class ORKDL(KernelLearner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_kernel_vectors); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -201,7 +211,7 @@ class ORKDL(KernelLearner):
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
@@ -233,8 +243,7 @@ class ORKDL(KernelLearner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int
@@ -289,9 +298,9 @@ class MORKDL(KernelLearner):
     ----------
     n_components : int, default=20
         Number of atoms.
-    kernel : {"rbf", "poly", "linear"}, Kernel or callable, default="rbf"
-        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a kernel from `rkdl.kernels` with a
-        gradient. A function has none and is refused.
+    kernel : {"rbf", "poly", "linear"} or Kernel, default="rbf"
+        ``exp(-gamma |x - y|^2)``, ``(gamma x'y + coef0)^degree``, ``x'y``, or a kernel with a gradient, from
+        `rkdl.kernels` or your own; `RKDL` takes functions too.
     gamma : float, "median" or "scale", default="median"
         Parameter of "rbf" and "poly"; a `Kernel` has its own. "median" is the inverse of the median squared distance in
         a sample of the signals, "scale" is ``1 / (n_features * X.var())`` as in scikit-learn's SVC.
@@ -302,19 +311,21 @@ class MORKDL(KernelLearner):
     n_kernel_vectors : int or None, default=None
         Number of kernel vectors; None means 50, or `n_components` if that is more.
     kernel_vectors : {"dictionary", "random", "kmeans", "rpcholesky"} or array-like, default="kmeans"
-        Initial kernel vectors: a linear dictionary of the signals, as in the paper, scaled to their root-mean-square
-        norm; signals drawn at random (Nystrom sampling); cluster centres; signals drawn by randomly pivoted Cholesky;
-        or an array of shape (n_kernel_vectors, n_features), which also gives their number.
+        Initial kernel vectors: cluster centres ("kmeans"); signals drawn uniformly ("random") or by randomly pivoted
+        Cholesky ("rpcholesky"); a linear dictionary, scaled to the signals' root-mean-square norm ("dictionary", as in
+        the paper); or an array of shape (n_kernel_vectors, n_features), which also gives their number.
     n_nonzero_coefs : int or None, default=4
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual in feature space is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Sparse coding: orthogonal least squares, orthogonal matching pursuit as in the paper, or the minimum over codes
         z of half the squared residual plus ``alpha |z|_1 + l2 |z|^2 / 2``, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", relative to inner products of signals with atoms of unit norm: from their largest magnitude
-        on, codes are zeros. Only "lasso" has penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of inner products of signals with atoms of unit norm: above their largest
+        magnitude, all codes are zero. Only "lasso" has penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
@@ -325,10 +336,10 @@ class MORKDL(KernelLearner):
         of its last change, and replaces those of little use in the first iterations; "aksvd" is the sweep of the paper,
         which refits codes.
     init : {"auto", "gradient", "rpcholesky", "data", "random"} or array-like, default="auto"
-        Initial atoms: signals drawn by randomly pivoted Cholesky, or uniformly; Gaussian ones; those of an array of
-        shape (n_components, n_kernel_vectors); or "gradient", learned from mini-batches, which more
-        often finds the dictionary that generated the signals. "auto" tries it where that takes at most a third of
-        the fit, and goes on with it if it is much better; elsewhere it is "rpcholesky".
+        Initial atoms: signals drawn by randomly pivoted Cholesky ("rpcholesky") or uniformly ("data"); Gaussian ones
+        ("random"); an array of shape (n_components, n_kernel_vectors); or atoms learned from
+        mini-batches ("gradient"), more often those that generated the signals. "auto" tries "gradient" where that takes
+        at most a third of the fit, and goes on with it if it is much better; otherwise, it is "rpcholesky".
     solver : {"lbfgs", "gd"}, default="lbfgs"
         How the kernel vectors are updated: L-BFGS with the atoms eliminated (variable projection), or the gradient
         descent of the paper, one vector after another with the atoms fixed.
@@ -351,7 +362,7 @@ class MORKDL(KernelLearner):
     tol : float, default=1e-4
         Stop after two iterations with a relative change of the error below this, or ten without progress; 0 disables.
     half_life : float, default=None
-        Number of signals after which the weight of a signal in `partial_fit` is halved; None means that it stays.
+        Number of signals after which the weight of a signal in `partial_fit` is halved; None means no forgetting.
     fit_inverse_transform : bool, default=False
         Whether to learn a decoder from codes to signals in one more pass over the data, for `inverse_transform`.
     decoder_alpha : float, default=0.001
@@ -383,8 +394,7 @@ class MORKDL(KernelLearner):
         Whether float32 signals are processed in float64, because float32 cannot resolve their residuals.
     errors_ : ndarray of shape (n_iter_,)
         Error ``sqrt(f / (m N))`` after each iteration up to the returned model: f is the squared error in feature space
-        of N signals of length m. With "lasso", twice the penalties are
-        added to the squared error. It may increase.
+        of N signals of length m, with "lasso" plus twice the penalties. It may increase.
     update_errors_ : ndarray of shape (n_updates,)
         Error right after each update, with the codes that the update was computed for: what the paper reports.
     n_iter_ : int

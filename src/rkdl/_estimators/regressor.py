@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_consistent_length
 from rkdl._applications.readouts import TaskModel
 from rkdl._applications.task_learning import Task, squared_error
 from rkdl._backends.arrays import host
-from rkdl._data.signals import Signals
-from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once, with_one_model
-from rkdl._estimators.task_driven import TaskDriven, of_positive_weight
+from rkdl._estimators.fitting import check_settings, check_weights, replaced_at_once
+from rkdl._estimators.task_driven import Drawn, TaskDriven, by_blocks, counted
 from rkdl._execution.blas import one_blas_thread
 from rkdl._features.widths import find_gamma
 from rkdl._utils.inputs import well_formed
@@ -110,7 +109,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals, relative to each other; one of weight zero is left out. None: equal weights.
+            Weights of the signals. Whole numbers count as copies: 2 is the same as the signal twice, 0 as none. If any
+            is not whole, or their sum is above ten million, they count relative to each other. None: all 1.
 
         Returns
         -------
@@ -140,7 +140,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         y : array-like or tensor of shape (n_signals,) or (n_signals, n_targets)
             Targets.
         sample_weight : array-like of shape (n_signals,), default=None
-            Weights of the signals. None: equal weights.
+            Weights of the signals, as for `fit`.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             work._continue(signals, (targets - work.target_means_) / work.target_scales_, weights)
         return self
 
-    @with_one_model
+    @by_blocks
     def predict(self, X: MatrixLike) -> Array:
         """Predict the targets of signals.
 
@@ -169,7 +169,7 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         Returns
         -------
         targets : ndarray of shape (n_signals,) or (n_signals, n_targets)
-            Predictions, in the shape that `fit` was given. A tensor if `X` is one.
+            Predictions, in the shape that `fit` was given. A lazy Dask array or a tensor if `X` is one.
         """
         found = self._read(X, TaskModel.linear)
         return found[:, 0] if self.has_one_target_ else found
@@ -192,16 +192,16 @@ class KDLRegressor(RegressorMixin, TaskDriven):
         score : float
             ``1 - sum of squared errors / sum of squared deviations from the mean``.
         """
-        return float(r2_score(host(y), host(self.predict(X)), sample_weight=host(sample_weight)))
+        return float(r2_score(host(y), host(self.predict(X)).astype(np.float64), sample_weight=host(sample_weight)))
 
     def _task(self, n_outputs: int, n_signals: int) -> Task:
         return Task(n_outputs, squared_error, decay=min(1.0, PRIOR_SIGNALS / n_signals))
 
     def _opened(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
-    ) -> tuple[Signals, np.ndarray, np.ndarray]:
+    ) -> tuple[Drawn, np.ndarray, np.ndarray]:
         """Signals with a positive weight, their targets (n, k) and their weights."""
-        signals = self._read_signals(X, reset=reset)
+        signals = self._read_signals(X, reset=reset, learns=True)
         if y is None:
             raise ValueError("KDLRegressor requires y to be passed, but the target y is None: give the targets.")
         given = check_array(well_formed(host(y), "y"), ensure_2d=False, dtype=np.float64, input_name="y")
@@ -211,7 +211,8 @@ class KDLRegressor(RegressorMixin, TaskDriven):
             self.has_one_target_ = given.ndim == 1
         elif targets.shape[1] != len(self.target_means_):
             raise ValueError(f"y has {targets.shape[1]} targets, and the regressor learns {len(self.target_means_)}.")
-        return of_positive_weight(signals, targets, check_weights(signals, sample_weight))
+        means = None if reset else self.feature_means_
+        return counted(signals, targets, check_weights(signals, sample_weight), means)
 
     def _set_scales(self, targets: np.ndarray, weights: np.ndarray) -> None:
         with np.errstate(over="ignore", invalid="ignore"):

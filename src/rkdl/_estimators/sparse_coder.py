@@ -35,20 +35,24 @@ class SparseCoder(DictionaryEstimator):
         Atoms, one per row. They need not have unit norm; atoms of norm zero are never used. None means that the signals
         given to `fit` are the atoms.
     n_nonzero_coefs : int, default=None
-        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit if `residual_tol` is set.
+        Maximum nonzero coefficients per signal; None means a tenth of the atoms, or no limit with a tolerance.
     residual_tol : float, default=None
         Stop coding a signal when its squared residual is at most this; None disables.
+    rtol : float, default=None
+        Stop coding a signal when the norm of its residual is at most `rtol` times its own; None disables.
     pursuit : {"ols", "omp", "lasso"}, default="ols"
         Orthogonal least squares, orthogonal matching pursuit, or the minimum of
         ``|x - z D|^2 / 2 + alpha |z|_1 + l2 |z|^2 / 2`` over codes z, found exactly up to rounding.
     alpha : float, default=0.1
-        Penalty of "lasso", in the units of ``X D'``: from its largest magnitude on, codes are zeros. Only "lasso" has
-        penalties, and it does not use `n_nonzero_coefs` and `residual_tol`.
+        Penalty of "lasso", in the units of ``X D'``: above its largest magnitude, all codes are zero. Only "lasso" has
+        penalties; it uses neither `n_nonzero_coefs` nor tolerances.
     l2 : float, default=0.0
         Second penalty of "lasso", which makes it the elastic net.
     positive_code : bool, default=False
         Whether codes are non-negative. Greedy pursuits then choose among atoms of positive correlation, and codes are
         non-negative least squares on their support; with "lasso" and alpha=0, on all atoms.
+    missing : {"error", "ignore"}, default="error"
+        Whether NaN raises an error, or stands for a number that is not known: codes minimise the error of the others.
     sparse_output : bool, default=False
         Whether `transform` returns a CSR array.
     device : str or torch.device, default=None
@@ -86,6 +90,7 @@ class SparseCoder(DictionaryEstimator):
     dictionary: ArrayLike | None = None
     _: KW_ONLY
     n_nonzero_coefs: int | None = None
+    missing: str = "error"
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **DictionaryEstimator._parameter_constraints,
@@ -146,7 +151,10 @@ class SparseCoder(DictionaryEstimator):
     def _assemble(self) -> FittedDictionary:
         atoms, norms = unit_rows(constant(self.components_), self.components_.dtype)
         return FittedDictionary(
-            LinearMap(atoms.shape[1]), atoms, self._make_pursuit(len(atoms)).for_atoms_of(norms), norms=norms
+            LinearMap(atoms.shape[1], self.missing == "ignore"),
+            atoms,
+            self._make_pursuit(len(atoms)).for_atoms_of(norms),
+            norms=norms,
         )
 
     def __sklearn_tags__(self) -> Tags:

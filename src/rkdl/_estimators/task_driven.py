@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,31 +24,32 @@ from rkdl._backends.base import backend_of
 from rkdl._backends.devices import placed, to_device, to_host
 from rkdl._coding.encoder import Pursuit
 from rkdl._coding.passes import for_each_chunk
-from rkdl._data.signals import Signals
+from rkdl._data.open import gather, is_dask
+from rkdl._data.signals import NotFiniteError, Result, Signals
 from rkdl._estimators.fitting import constant, freeze, made_once, read_signals, with_one_model
 from rkdl._estimators.saving import save
 from rkdl._execution.blas import resolve_threads
 from rkdl._execution.executor import open_executor
 from rkdl._features.kernels import RBF
-from rkdl._features.widths import KERNEL_SAMPLE, RULES, find_gamma, mean_of, spread_sample
+from rkdl._features.widths import KERNEL_SAMPLE, RULES, find_gamma, mean_of, spread_indices, spread_sample
 from rkdl._learning.atom_updates import ATOM_UPDATES
 from rkdl._learning.diagnostics import check_scales
 from rkdl._learning.feature_choice import KernelFeatures
-from rkdl._learning.kernel_vector_choice import choose_kernel_vectors
+from rkdl._learning.kernel_vector_choice import LARGEST_SAMPLE, SAMPLES_PER_VECTOR, choose_kernel_vectors
 from rkdl._learning.loop import progress
 from rkdl._utils.inputs import check_rows_finite
 from rkdl._utils.types import Array, Device, MatrixLike, plain_scalar
 
 # Most kernel vectors per signal: with more, a fit overfits.
 VECTORS_PER_SIGNAL = 0.6
-# Signals from which the centre and the variances of the features are computed.
-MOMENT_SAMPLE = 20_000
 # Signals this many times farther from the median than half of them do not count for the scaling.
 FAR = 100.0
 # Largest coordinate that is learned from or read, after scaling: float32 has digits for distances up to it.
 LARGEST = 1e3
 # Signals of at most this many numbers stay in memory, where batches are drawn; of larger ones every batch is read.
 MOST_KEPT = 1 << 30
+# Whole weights count as copies where they add up to no more.
+MOST_COPIES = 10_000_000
 # Passes over a batch of a stream, and the size of their steps relative to the largest of a fit.
 STREAM_PASSES, STREAM_RATE = 10, 0.3
 
@@ -75,6 +77,23 @@ class Scaling(NamedTuple):
     def coordinates(self, rows: Array, centre: Array) -> Array:
         """Rows from this centre, which is where they are, in units of the length; in float32, and none too far."""
         return cast(((rows - centre) / self.length).clip(-LARGEST, LARGEST), np.float32)
+
+
+def by_blocks(method: Callable[[Any, MatrixLike], Array]) -> Callable[[Any, MatrixLike], Array]:
+    """A method `with_one_model` whose result for a Dask array is a lazy one."""
+
+    @with_one_model
+    @wraps(method)
+    def of_model(self: Any, X: MatrixLike) -> Array:
+        if not is_dask(X):
+            return method(self, X)
+        from rkdl._estimators.lazy import call_lazily
+
+        signals = self._read_signals(X, reset=False)
+        empty = method(self, np.zeros((1, signals.shape[1]), dtype=signals.dtype))[:0]
+        return call_lazily(self, method.__name__, signals, empty)
+
+    return of_model
 
 
 @dataclass(eq=False, repr=False)
@@ -107,49 +126,39 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _task(self, n_outputs: int, n_signals: int) -> Task:
         """What is learned, for these numbers of outputs and of signals."""
 
-    def _read_signals(self, X: MatrixLike, *, reset: bool, learns: bool = True) -> Signals:
-        signals = read_signals(self, X, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
-        if signals.is_remote:
-            name = type(self).__name__
-            raise ValueError(
-                f"{name} does not take Dask arrays: learn from an array, a memory map or any source of row slices, and "
-                f"predict the chunks of a Dask array with map_blocks."
-            )
-        if learns and type(signals) is Signals and isinstance(signals.data, np.ndarray):
-            known = None if reset else self.feature_means_
-            signals = Signals(_without_missing(signals.data, known), signals.dtype)
-        if learns:
-            signals.check_finite()
-        return signals
+    def _read_signals(self, X: MatrixLike, *, reset: bool, learns: bool = False) -> Signals:
+        # Learning draws signals in random order, so that a Dask array is read into memory for it.
+        given = gather(X) if learns and is_dask(X) else X
+        return read_signals(self, given, reset=reset, device=self.device, prefers_arrays=True, allows_nan=True)
 
     def _start(self, signals: Signals, gamma: float, n_outputs: int, rng: RandomState) -> tuple[TaskLearning, Scaling]:
         """A learning that starts from k-means centres of the signals as kernel vectors."""
         count = min(self.n_kernel_vectors, max(1, round(VECTORS_PER_SIGNAL * signals.shape[0])))
         chosen = KernelFeatures("rbf", gamma, 3, 1.0, "kmeans", Pursuit(1), count)
-        with open_executor(signals, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
+        few = signals.subset(spread_indices(signals.shape[0], max(LARGEST_SAMPLE, SAMPLES_PER_VECTOR * count)))
+        with open_executor(few, 2 * (signals.shape[1] + count), self.n_jobs, is_part=True) as executor:
             vectors = choose_kernel_vectors(chosen, executor.inspected(), RBF(gamma), rng, ATOM_UPDATES["gram"])
-        check_scales(RBF(gamma), spread_sample(signals, KERNEL_SAMPLE))
-        scaling = Scaling.of(spread_sample(signals, MOMENT_SAMPLE))
+        check_scales(RBF(gamma), spread_sample(few, KERNEL_SAMPLE))
+        scaling = Scaling.of(spread_sample(few, LARGEST_SAMPLE))
         scaled = scaling.coordinates(vectors, scaling.centre)
         task = self._task(n_outputs, signals.shape[0])
         return TaskLearning(task, placed(scaled, signals.device), gamma * scaling.length**2), scaling
 
-    def _examples(self, signals: Signals, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
+    def _examples(self, signals: Drawn, scaling: Scaling, targets: np.ndarray, weights: np.ndarray) -> Examples:
         """The signals with their targets, where the signals are."""
         centre, device = placed(scaling.centre, signals.device), signals.device
         given = placed((targets.astype(np.float32), (weights / weights.mean()).astype(np.float32)), device)
-        kept = signals.read(0, signals.shape[0]) if _is_kept(signals) else None
+        kept = signals.kept()
 
         def rows(chosen: np.ndarray) -> Array:
-            drawn = (
-                placed(signals.take(chosen), device) if kept is None else kept[backend_of(kept).from_host(chosen, kept)]
-            )
-            return scaling.coordinates(drawn, centre)
+            if kept is None:
+                return scaling.coordinates(placed(signals.take(chosen), device), centre)
+            return scaling.coordinates(kept[backend_of(kept).from_host(signals.rows[chosen], kept)], centre)
 
         return Examples(rows, *given)
 
     def _learn(
-        self, signals: Signals, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
+        self, signals: Drawn, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
     ) -> tuple[TaskLearning, Scaling, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
         self.__dict__.pop("_learning", None)
@@ -167,7 +176,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         parts = np.array_split(steps, max(1, round(n_steps * batch / signals.shape[0])))
         return learning, scaling, np.array([part.mean() for part in parts])
 
-    def _continue(self, signals: Signals, targets: np.ndarray, weights: np.ndarray) -> None:
+    def _continue(self, signals: Drawn, targets: np.ndarray, weights: np.ndarray) -> None:
         """Learn from a batch of a stream, in a few passes over it, and set the fitted attributes.
 
         The loss of a batch is that of the first pass, of signals that were not seen before.
@@ -222,14 +231,13 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Set the fitted attributes of what was learned."""
         self.losses_, self.n_iter_ = losses, len(losses)
         model = to_host(learning.model(scaling.centre, scaling.variances))
-        vectors = model.vectors / model.scales
-        self.kernel_vectors_ = (vectors * scaling.length + scaling.centre).astype(dtype)
-        self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
-        mean, scale = self._target_units()
+        vectors, (mean, scale) = (model.vectors / model.scales).astype(np.float64), self._target_units()
         with np.errstate(over="ignore", invalid="ignore"):
-            found = model.dual * scale, model.intercept * scale + mean, np.sqrt(self.gammas_)
-            self.dual_coef_, self.intercept_, scales = (array.astype(dtype) for array in found)
-        if not all(np.isfinite(array).all() for array in (self.dual_coef_, self.intercept_, scales)):
+            self.gammas_ = (model.scales.astype(np.float64) / scaling.length) ** 2
+            found = model.dual * scale, model.intercept * scale + mean, vectors * scaling.length + scaling.centre
+            *parts, scales = (array.astype(dtype) for array in (*found, np.sqrt(self.gammas_)))
+        self.dual_coef_, self.intercept_, self.kernel_vectors_ = parts
+        if not all(np.isfinite(array).all() for array in (*parts, scales)):
             raise ValueError(f"The learned parameters leave the range of {dtype}: scale X, y or gamma, or use float64.")
         self.feature_means_ = scaling.centre
         self.feature_variances_ = scaling.variances * scaling.length**2
@@ -250,6 +258,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         models = made_once(self, self._parts, (), self._assemble)
         if (dtype, device) not in models:
             scales = np.sqrt(constant(self.gammas_))
+            if not scales.astype(dtype).all():
+                raise NotFiniteError
             centre, state = self.feature_means_, vars(self)
             atoms, grams = state.get("components_"), state.get("grams_")
             model = TaskModel(
@@ -262,27 +272,32 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 grams,
                 self.feature_variances_ * self.gammas_,
                 state.get("n_nonzero_coefs_", 0),
-                np.full(1, LARGEST * self._length),
+                np.full(1, min(LARGEST * self._length, float(np.finfo(dtype).max))),
             )
             models[dtype, device] = placed(model.as_dtype(dtype), device)
         return models[dtype, device]
 
     def _read(self, X: MatrixLike, read: Callable[[TaskModel, Array], Array]) -> Array:
         """``read(model, kernel values)`` of all signals; a tensor if `X` is one, where that is."""
-        signals = self._read_signals(X, reset=False, learns=False)
+        signals = self._read_signals(X, reset=False)
         model = self._model(signals.dtype, signals.device)
 
-        def task(number: int, start: int, stop: int) -> Array:
+        def task(start: int, stop: int) -> Array:
             rows = signals.read(start, stop)
             xp = backend_of(rows).xp
             if bool(xp.isinf(rows).any()):
                 check_rows_finite(np.nan_to_num(host(rows), posinf=np.inf, neginf=-np.inf))
-            return read(model, model.kernel_values(rows))
+            with np.errstate(over="ignore", invalid="ignore"):
+                results = read(model, model.kernel_values(rows))
+            # Differences of two of them, too.
+            if not bool(xp.isfinite(2.0 * results).all()):
+                raise NotFiniteError
+            return results
 
         found = cast(joined(for_each_chunk(signals, model.row_width, self.n_jobs, task)), signals.dtype)
         return to_device(found, X.device) if is_tensor(X) else host(found)
 
-    @with_one_model
+    @by_blocks
     def transform(self, X: MatrixLike) -> Array:
         """Compute the learned features of signals: whitened kernel values.
 
@@ -294,8 +309,8 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         features : ndarray of shape (n_signals, n_kernel_vectors)
-            Coordinates whose inner products are those of the signals' projections on the kernel vectors. A tensor if
-            `X` is one.
+            Coordinates whose inner products are those of the signals' projections on the kernel vectors. A lazy Dask
+            array or a tensor if `X` is one.
         """
         signals = self._model(np.dtype(np.float64), None)
         backend = backend_of(signals.vectors)
@@ -321,49 +336,67 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return tags
 
 
-class _Part(Signals):
-    """Some rows of signals that are not in memory."""
+class Drawn(Signals):
+    """Rows of signals in another order, some of them perhaps several times."""
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
-        self.is_in_memory, self.device, self.result_device = False, signals.device, signals.result_device
-        self._signals, self._rows = signals, rows
+        self.is_in_memory, self.device, self.result_device = signals.is_in_memory, signals.device, signals.result_device
+        self._signals, self.rows = signals, rows
 
     def read(self, start: int, stop: int) -> Array:
         return self.subset(np.arange(start, stop)).read(0, stop - start)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return self._signals.with_dtype(self.dtype).take(self._rows[indices])
+        return self._signals.with_dtype(self.dtype).take(self.rows[indices])
 
     def subset(self, indices: np.ndarray) -> Signals:
-        return self._signals.with_dtype(self.dtype).subset(self._rows[indices])
+        return self._signals.with_dtype(self.dtype).subset(self.rows[indices])
+
+    def part(self, indices: np.ndarray) -> Drawn:
+        """Some of the rows; nothing is copied."""
+        return Drawn(self._signals, self.rows[indices])
+
+    def kept(self) -> Array:
+        """All signals that rows are drawn from, if they stay in memory while batches are drawn; otherwise None."""
+        signals, (n_signals, n_features) = self._signals, self._signals.shape
+        is_dense = signals.is_in_memory and not sparse.issparse(signals.data)
+        return signals.read(0, n_signals) if is_dense and n_signals * n_features <= MOST_KEPT else None
+
+    def _of_pieces(self, function: Callable[[Array], Result], name: str) -> list[Result]:
+        # From storage in the order that they are stored in.
+        ordered = self if self.is_in_memory else Drawn(self._signals, np.sort(self.rows))
+        return Signals._of_pieces(ordered, function, name)
 
 
-def part_of(signals: Signals, rows: np.ndarray) -> Signals:
-    """Some of the signals, in memory if these are and not sparse."""
-    return signals.subset(rows) if _is_kept(signals) else _Part(signals, rows)
+def counted(
+    signals: Signals, targets: np.ndarray, weights: np.ndarray, means: np.ndarray | None
+) -> tuple[Drawn, np.ndarray, np.ndarray]:
+    """Signals of positive weight in an order that follows from them and their targets, with targets and weights.
 
+    Whole weights are numbers of copies, each of weight one: a signal of weight two is then the same as two signals.
+    Numbers that are missing (NaN) from an array become `means`, or the means of their columns.
+    """
+    direction = np.random.RandomState(0).standard_normal(signals.shape[1])
 
-def of_positive_weight(
-    signals: Signals, targets: np.ndarray, weights: np.ndarray
-) -> tuple[Signals, np.ndarray, np.ndarray]:
-    """The signals with a positive weight, their targets and their weights."""
-    rows = np.flatnonzero(weights)
-    if len(rows) < len(weights):
-        signals, targets, weights = part_of(signals, rows), targets[rows], weights[rows]
-    return signals, targets, weights
+    def project(rows: Array) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            # No matrix product: its last digits depend on where in a matrix a row is.
+            return (np.nan_to_num(cast(host(rows), np.float64)) * direction).sum(axis=1)
 
-
-def _is_kept(signals: Signals) -> bool:
-    """Whether batches are drawn from memory."""
-    is_dense = signals.is_in_memory and not sparse.issparse(signals.data)
-    return is_dense and signals.shape[0] * signals.shape[1] <= MOST_KEPT
+    order = np.lexsort((weights, *np.atleast_2d(targets.T), np.concatenate(signals._of_pieces(project, "order"))))
+    are_copies = weights.sum() <= MOST_COPIES and not (weights % 1.0).any()
+    rows = np.repeat(order, (weights if are_copies else weights > 0.0)[order].astype(np.intp))
+    found = Drawn(signals, rows)
+    if type(signals) is Signals and isinstance(signals.data, np.ndarray) and np.isnan(signals.data).any():
+        places = np.arange(len(rows))
+        found = Drawn(Signals(_without_missing(found.take(places), means), signals.dtype), places)
+    found.check_finite()
+    return found, targets[rows], np.ones(len(rows)) if are_copies else weights[rows]
 
 
 def _without_missing(rows: np.ndarray, means: np.ndarray | None) -> np.ndarray:
     """The rows with missing numbers (NaN) replaced by the means of their columns, those given or their own."""
-    if rows.dtype.kind != "f" or not np.isnan(rows).any():
-        return rows
     if means is None:
         means = np.nansum(rows, axis=0, dtype=np.float64) / np.maximum((~np.isnan(rows)).sum(axis=0), 1)
     return np.where(np.isnan(rows), means.astype(rows.dtype), rows)

@@ -52,7 +52,7 @@ def _allowed_threads() -> list[int | None]:
 
 def _restore_threads() -> None:
     for (_, set_threads), count in zip(_controls(), _saved, strict=True):
-        if count:
+        if count and count != 1:
             set_threads(count)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Integral
@@ -23,6 +23,8 @@ _chunk_rows: ContextVar[int | Sequence[int] | None] = ContextVar("rkdl_chunk_row
 TF32: ContextVar[bool] = ContextVar("rkdl_tf32", default=False)
 PERSIST: ContextVar[bool] = ContextVar("rkdl_persist", default=True)
 _kept_bytes: ContextVar[int | None] = ContextVar("rkdl_kept_bytes", default=None)
+# Called with (start, stop) of every chunk that is done, in passes whose results have the signals' size.
+ON_ROWS: ContextVar[Callable[[int, int], object] | None] = ContextVar("rkdl_on_rows", default=None)
 
 
 # Default of a setting that a context does not change; None is a value.

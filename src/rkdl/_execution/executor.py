@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from contextvars import Context, copy_context
 from copy import copy
+from dataclasses import dataclass
 from itertools import repeat, starmap
 from queue import SimpleQueue
 from threading import Lock
@@ -23,9 +24,9 @@ import numpy as np
 
 from rkdl._backends.arrays import host, is_tensor
 from rkdl._backends.devices import to_host
-from rkdl._data.signals import NotFiniteError, Signals, leaves_range
+from rkdl._data.signals import NotFiniteError, Signals, leaves_range, without_nan
 from rkdl._execution.blas import check_n_jobs, resolve_threads
-from rkdl._execution.config import CHUNK_BYTES, cache_limit, chunk_bounds, plan_chunks
+from rkdl._execution.config import CHUNK_BYTES, ON_ROWS, cache_limit, chunk_bounds, plan_chunks
 from rkdl._utils.types import Array
 
 # Features are cached between passes while they take no more than this.
@@ -106,18 +107,23 @@ class Executor:
         assert totals is not None
         return totals, found
 
-    def map_chunks(self, task: Callable[[int, int, int], Result]) -> list[Result]:
-        """Results of ``task(number, start, stop)`` for every chunk, in this process.
+    def map_chunks(self, task: Callable[[int, int], Result]) -> list[Result]:
+        """Results of ``task(start, stop)`` for every chunk, in this process.
 
         For results of the signals' size, such as codes, which tasks may write into arrays of this process.
         """
-        items = [(number, *bound) for number, bound in enumerate(self.bounds)]
-        with self.signals.reading(self.bounds, self._threads):
-            if self._threads == 1:
-                return list(starmap(task, items))
-            found: list[Result] = []
-            in_order(task, items.__getitem__, len(items), self._threads, len(items), found.append)
-            return found
+        bounds, found, on_rows = self.bounds, list[Result](), ON_ROWS.get()
+
+        def consume(result: Result) -> None:
+            if on_rows is not None:
+                on_rows(*bounds[len(found)])
+            found.append(result)
+
+        with self.signals.reading(bounds, self._threads):
+            if self._threads == 1 and on_rows is None:
+                return list(starmap(task, bounds))
+            in_order(task, bounds.__getitem__, len(bounds), self._threads, len(bounds), consume)
+        return found
 
     def _wide(self, part: Array) -> Array:
         """A copy in float64, where sums are added."""
@@ -159,11 +165,11 @@ class Executor:
 
     def inspected(self) -> Self:
         """An executor in whose dtype squares of the signals stay in range; raises if they do in none."""
-        return self._in_range(*self.map_reduce(SquaresTask())[0])
+        return self._in_range(*self.map_reduce(SquaresTask(self.signals.allows_nan))[0])
 
     def inspected_with_digest(self) -> tuple[Self, str]:
         """As `inspected`, with a digest of all numbers in their chunks, from the same pass."""
-        sums, digests = self.map_reduce(DigestTask())
+        sums, digests = self.map_reduce(DigestTask(self.signals.allows_nan))
         return self._in_range(*sums), hashlib.sha256(b"".join(self.gather(bytes, digests))).hexdigest()
 
     def _in_range(self, total: Array) -> Self:
@@ -209,13 +215,16 @@ def open_executor(
     return DeviceExecutor(signals, bounds, is_light(row_width, signals.shape[1]), is_alone)
 
 
+@dataclass(frozen=True)
 class SquaresTask:
-    """Sum of squares of a chunk."""
+    """Sum of squares of a chunk, without those that are NaN if it `allows_nan`."""
 
     makes_state: ClassVar[bool] = False
 
+    allows_nan: bool = False
+
     def __call__(self, rows: Any, state: Any) -> tuple[tuple, Any]:
-        flat = rows.reshape(-1)
+        flat = (without_nan(rows) if self.allows_nan else rows).reshape(-1)
         with np.errstate(over="ignore", invalid="ignore"):
             return (flat @ flat,), None
 

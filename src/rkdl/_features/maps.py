@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from rkdl._backends.arrays import where
 from rkdl._backends.base import backend_of, is_tensor
 from rkdl._data.signals import has_faint, needs_float64
 from rkdl._features.kernels import Kernel, Linear
@@ -46,6 +47,10 @@ class FeatureMap:
         """The signals themselves, not a copy."""
         return signals
 
+    def observed(self, signals: Array) -> Array | None:
+        """Where the features of signals are known (c, p); None if all of them are."""
+        return None
+
     def squared_norms(self, signals: Array) -> Array:
         """``|phi(y)|^2`` of every signal."""
         raise NotImplementedError
@@ -76,13 +81,25 @@ class LinearMap(FeatureMap):
     """Signals as they are: linear dictionary learning."""
 
     size: int
+    ignores_missing: bool = False  # whether NaN stands for a number that is not known
     is_linear = True
 
+    def features(self, signals: Array) -> Array:
+        """The signals, not a copy unless numbers are missing, which are zeros then."""
+        known = self.observed(signals)
+        return signals if known is None else where(known, signals, 0.0)
+
+    def observed(self, signals: Array) -> Array | None:
+        if not self.ignores_missing:
+            return None
+        known = ~backend_of(signals).xp.isnan(signals)
+        return None if known.all() else known
+
     def squared_norms(self, signals: Array) -> Array:
-        return backend_of(signals).squared_norms(signals)
+        return backend_of(signals).squared_norms(self.features(signals))
 
     def needs_float64(self, signals: np.ndarray) -> bool:
-        return needs_float64(signals)
+        return needs_float64(self.features(signals))
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def spread_evenly(signals: Signals, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def spread_indices(n_signals: int, size: int) -> np.ndarray:
     """At most `size` indices spread evenly over all signals."""
-    return np.unique(np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp))
+    return np.linspace(0, n_signals - 1, min(size, n_signals)).astype(np.intp)
 
 
 def find_gamma(gamma: float | str, signals: Signals) -> float:
@@ -82,9 +82,10 @@ def median_gamma(sample: np.ndarray) -> float:
 
 
 def offset_of(sample: np.ndarray) -> np.ndarray | None:
-    """The mean (m,) of signals so far from zero that distances lose digits; None for others."""
-    centre = mean_of(sample)
-    spread = float(np.mean((sample - centre) ** 2)) * sample.shape[1]
+    """The centre (m,) of signals most of which are so far from zero that distances lose digits; None for others."""
+    centre = centre_of(sample)
+    with np.errstate(over="ignore"):
+        spread = float(np.median(squared_norms(sample - centre)))
     return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread else None
 
 

@@ -157,9 +157,9 @@ def _shared_directions(sample: Sample, pursuit: Pursuit, seed: int, least: float
     correlations, gram, norms = sample[:3]
     backend, n_atoms = backend_of(gram), len(gram)
     shorter = {"n_nonzero": pursuit.n_nonzero - 1} if pursuit.n_nonzero > 1 else {"residual_tol": np.inf}
-    codes, left = backend.pursue(correlations, gram, norms, *pursuit._replace(**shorter))
+    codes, left = pursuit._replace(**shorter).on(backend)(correlations, gram, norms)
     fewer, squares = codes.dense(n_atoms), host(left).astype(np.float64)
-    residuals = np.minimum(host(backend.pursue(correlations, gram, norms, *pursuit)[1]), squares)
+    residuals = np.minimum(host(pursuit.on(backend)(correlations, gram, norms)[1]), squares)
     residuals[residuals <= rounding_level(host(left).dtype, float(host(norms).mean()))] = 0.0
     explained, rows = squares - residuals, np.arange(len(squares))
     shares = sample.weights * residuals
@@ -198,7 +198,8 @@ def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
     """By how much the error grows without each atom; infinite for those of the largest codes if `n_atoms` are many."""
     correlations, gram, norms = sample[:3]
     backend, uses = backend_of(gram), np.full(len(gram), np.inf)
-    codes, residuals = backend.pursue(correlations, gram, norms, *pursuit)
+    pursue = pursuit.on(backend)
+    codes, residuals = pursue(correlations, gram, norms)
     dense, left = host(codes.dense(len(gram))), host(residuals)
     tried = np.argsort((dense[:, :n_atoms] ** 2).sum(0), kind="stable")[:MOST_TRIED]
     gram = backend.padded_gram(backend.copy(gram))
@@ -207,7 +208,7 @@ def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
         chosen = backend.from_host(users, gram)
         own, row, column = correlations[chosen], backend.copy(gram[j]), backend.copy(gram[:, j])
         own[:, j] = gram[j] = gram[:, j] = 0.0
-        without = host(backend.pursue(own, gram, norms[chosen], *pursuit)[1])
+        without = host(pursue(own, gram, norms[chosen])[1])
         gram[j], gram[:, j] = row, column
         uses[j] = max(0.0, float((without - left[users]) @ sample.weights[users]))
     return uses

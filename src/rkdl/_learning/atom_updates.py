@@ -7,11 +7,12 @@ coordinates and passes their metric.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from rkdl._backends.arrays import copied, dot, is_tensor
+from rkdl._backends.arrays import copied, dot, is_tensor, normalize_rows
 from rkdl._backends.base import SHORT, SHORT_IN_METRIC, backend_of
 from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
@@ -19,6 +20,10 @@ from rkdl._features.maps import FeatureMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._learning.chunk_tasks import ChunkState, Features
 from rkdl._utils.types import Array
+from rkdl._utils.warnings import warn
+
+# Share of the largest cosine to which atoms are turned apart, and most passes of such rotations.
+TARGET, MOST_ROTATIONS = 0.97, 1000
 
 
 class CodedSignals(Protocol):
@@ -88,6 +93,7 @@ class AtomUpdate(Protocol):
     # Share of its last change by which an atom moves further. If it is positive, useless atoms are replaced too.
     momentum: float
     is_positive: bool  # whether atoms are non-negative signals
+    coherence_max: float  # largest absolute cosine of two atoms
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
@@ -109,6 +115,7 @@ class GramUpdate:
     """
 
     refits_codes = False
+    coherence_max = 1.0
 
     def __init__(self, momentum: float = 0.0, *, is_positive: bool = False, rescales: bool = True) -> None:
         self.momentum = momentum
@@ -133,6 +140,7 @@ class AKSVDUpdate:
     momentum = 0.0
     refits_codes = True
     is_positive = False
+    coherence_max = 1.0
 
     def __call__(
         self, code_gram: Array, targets: Array, atoms: Array, signals: CodedSignals, metric: Array = None
@@ -174,14 +182,56 @@ ATOM_UPDATES: dict[str, AtomUpdate] = {
 }
 
 
-def choose_atom_update(name: str, pursuit: Pursuit, *, is_positive: bool = False) -> AtomUpdate:
+def choose_atom_update(
+    name: str, pursuit: Pursuit, *, is_positive: bool = False, coherence_max: float = 1.0
+) -> AtomUpdate:
     """The atom update of that name, for the codes of a pursuit; `is_positive` asks for non-negative atoms."""
-    update = ATOM_UPDATES[name]
-    if not (is_positive or pursuit.positive or pursuit.has_penalty):
-        return update
-    if not isinstance(update, GramUpdate):
+    update = copy(ATOM_UPDATES[name])
+    if is_positive or pursuit.positive or pursuit.has_penalty:
+        if not isinstance(update, GramUpdate):
+            raise ValueError(
+                f"atom_update={name!r} refits codes by least squares, without penalties and with either sign: use "
+                f"'momentum' or 'gram' with pursuit='lasso', positive_code or positive_dict."
+            )
+        update = GramUpdate(update.momentum, is_positive=is_positive, rescales=not pursuit.has_penalty)
+    if is_positive and coherence_max < 1.0:
+        raise ValueError(f"coherence_max={coherence_max} would make atoms negative: leave it at 1 with positive_dict.")
+    update.coherence_max = coherence_max
+    return update
+
+
+def decorrelated(atoms: np.ndarray, coherence_max: float) -> np.ndarray:
+    """Atoms (n, r) of unit norm of which no two have a larger absolute cosine, by rotations of pairs of atoms.
+
+    Atoms that are nearest to each other are turned apart, each by as much, until none are too close; after Mailhe,
+    Barchiesi and Plumbley (2012).
+    """
+    if coherence_max >= 1.0:
+        return atoms
+    (n_atoms, rank), atoms = atoms.shape, atoms.copy()
+    least = np.sqrt(max(n_atoms - rank, 0) / (max(rank, 1) * max(n_atoms - 1, 1)))
+    if coherence_max < least:
         raise ValueError(
-            f"atom_update={name!r} refits codes by least squares, without penalties and with either sign: use "
-            f"'momentum' or 'gram' with pursuit='lasso', positive_code or positive_dict."
+            f"coherence_max={coherence_max} is out of reach: of {n_atoms} atoms in {rank} dimensions, two have a "
+            f"cosine of at least {least:.3g}. Raise it, or use fewer atoms."
         )
-    return GramUpdate(update.momentum, is_positive=is_positive, rescales=not pursuit.has_penalty)
+    # Turned a little further, which takes fewer rotations.
+    half, rng = np.arccos(TARGET * coherence_max) / 2.0, np.random.RandomState(0)
+    for _ in range(MOST_ROTATIONS):
+        cosines = abs(atoms @ atoms.T)
+        np.fill_diagonal(cosines, 0.0)
+        nearest, numbers = cosines.argmax(axis=1), np.arange(n_atoms)
+        is_close = (cosines.max(axis=1) > coherence_max - 1e-6) & (nearest[nearest] == numbers) & (numbers < nearest)
+        left = np.flatnonzero(is_close)
+        if len(left) == 0:
+            return atoms
+        right = nearest[left]
+        signs = np.sign((atoms[left] * atoms[right]).sum(axis=1, keepdims=True))
+        middle = normalize_rows(atoms[left] + signs * atoms[right])
+        # Atoms that are equal are turned in any direction.
+        across = atoms[left] - signs * atoms[right] + 1e-9 * rng.standard_normal(middle.shape)
+        across = normalize_rows(across - (across * middle).sum(axis=1, keepdims=True) * middle)
+        atoms[left] = np.cos(half) * middle + np.sin(half) * across
+        atoms[right] = signs * (np.cos(half) * middle - np.sin(half) * across)
+    warn(f"Atoms with a coherence of {coherence_max} were not found: raise coherence_max, or use fewer atoms.")
+    return atoms

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, dot
+from rkdl._backends.arrays import cast, dot, squared_norms, where
 from rkdl._backends.base import Codes
 from rkdl._coding.encoder import Encoder
 from rkdl._execution.executor import Executor
@@ -64,16 +64,21 @@ class EncodeTask(Encoder):
 
     def __call__(self, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, ChunkState | None]:
         features, correlations, norms = self.observe(signals, None if state is None else state.features)
-        codes, residuals = self.pursue(correlations, squared_norms=norms)
-        weights, kept, half = None if state is None else state.weights, codes, codes
-        energies = [cast(squares, np.float64) for squares in (norms, residuals)]
+        observed = self.feature_map.observed(signals)
+        codes, residuals = self.pursue(correlations, squared_norms=norms, observed=observed)
+        if observed is not None:
+            # What is missing is what the codes say: sums for these signals bound the error of what is observed.
+            features = where(observed, features, codes.times(self.atoms))
+            norms = squared_norms(features)
+        kept: Any = codes
+        half, squares, weights = kept, (norms, residuals), None if state is None else state.weights
         if weights is not None:
             kept, half = codes.weighted(weights), codes.weighted(weights**0.5)
-            energies = [squares * weights for squares in energies]
+            squares = norms * weights, residuals * weights
+        code_gram, cross_products, *totals = kept.sums(half, features, *squares, self.n_atoms)
         # Codes with penalties minimise the residual and these together, which is the objective then.
         penalty = self.pursuit.penalty(kept, half)
-        totals = (squares.sum() + penalty for squares in energies)
-        sums = SufficientStatistics(half.gram(self.n_atoms), kept.cross_products(features, self.n_atoms), *totals)
+        sums = SufficientStatistics(code_gram, cross_products, *(total + penalty for total in totals))
         coded = ChunkState(kept, residuals, features if self.caches_features else None, weights)
         return sums, coded if self.makes_state else None
 
@@ -114,6 +119,8 @@ class ResidualTask:
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, ChunkState]:
         roots = 1.0 if state.weights is None else state.weights.clip(min=np.finfo(float).tiny)[:, None] ** 0.5
         residual = signals * roots - state.codes.times(self.atoms) / roots
+        # What is missing has no residual.
+        residual = where(residual == residual, residual, 0.0)
         return (dot(residual, residual),), state
 
 
@@ -125,6 +132,12 @@ class Features:
 
     def __call__(self, signals: np.ndarray, state: ChunkState) -> tuple[tuple, np.ndarray]:
         return (), self.feature_map.features(signals)
+
+
+def resolved_energy(encoder: Encoder, signals: np.ndarray, state: ChunkState | None) -> tuple[tuple, None]:
+    """Sum of the squared residuals, times the weights, as `reconstruction_error` has them."""
+    squares = cast(encoder.residuals(signals)[1], np.float64)
+    return ((squares if state is None else squares * state.weights).sum(),), None
 
 
 def count_empty(state: ChunkState) -> int:

@@ -24,8 +24,8 @@ FLAT = 1e-3
 FINE = 1e-2
 # The kernel is nearly the identity if half of the signals have no other one of at least this similarity.
 ALONE = 1e-2
-# Columns of different units differ by at least this from one to the next, as logarithms to base 10.
-STEP = 0.1
+# Standard deviations between the quantiles .1 and .9 of a normal distribution.
+INNER = 2.563
 # Warn if more than this share of signals has no code, or of kernel vectors depends on the others.
 EMPTY_SHARE = DEPENDENT_SHARE = 0.5
 # Warn if fewer kernel vectors than this share are independent, however few atoms there are.
@@ -79,30 +79,31 @@ def check_kernel(kernel: Kernel, sample: np.ndarray) -> None:
 
 
 def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
-    """Warn of columns that vary so differently that few of them decide all distances.
+    """Warn of columns whose spreads differ so much, tenfold or more, that few of them decide all distances.
 
-    Columns that hardly vary, such as pixels at the border of images, do not count. Along curves and images the scale
-    changes too, but slowly: neighbouring columns of a table differ.
+    Columns that hardly vary, such as pixels at the border of images, do not count. Along curves and images the spread
+    changes too, but slowly: in a table, some step from a column to the next is half of the whole range at least.
     """
     if not isinstance(kernel, Radial) or np.ndim(kernel._gamma):
         return
-    rows = sample.astype(np.float64)
+    rows = np.sort(sample.astype(np.float64), axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
         # Of all values and of the inner ones, so that neither a gross outlier nor the tails of scaled columns count.
-        spreads = np.stack([rows.std(axis=0), np.subtract(*np.quantile(rows, (0.9, 0.1), axis=0))])
-    varies = (rows == np.median(rows, axis=0)).mean(axis=0) < 0.5
+        spreads = np.stack([rows.std(axis=0), (rows[-1 - len(rows) // 10] - rows[len(rows) // 10]) / INNER])
+    varies = (rows == rows[len(rows) // 2]).mean(axis=0) < 0.5
     columns = np.flatnonzero(varies & (spreads > 0.0).all(axis=0) & np.isfinite(spreads).all(axis=0))
     if len(columns) < 2:
         return
     levels = np.log10(spreads[:, columns])
     high, low = levels.min(axis=0).argmax(), levels.max(axis=0).argmin()
     ratio = levels[:, high].min() - levels[:, low].max()
-    if ratio < 1.0 or np.median(np.abs(np.diff(levels[0]))) < STEP:
+    if ratio < 1.0 or np.abs(np.diff(levels, axis=1)).min(axis=0).max() < 0.5 * ratio:
         return
+    # Without numbers that differ between the folds of a cross-validation, so that it is shown once.
     warn(
-        f"Column {columns[high]} of X varies at least {10 ** int(ratio):,} times as much as column {columns[low]} "
-        f"(counted from 0), and decides most distances of an RBF kernel: scale the columns first, for example with "
-        f"make_pipeline(RobustScaler(), ...) of scikit-learn."
+        f"The columns of X have different scales: column {columns[high]} (counted from 0) varies more than ten times "
+        f"as much as column {columns[low]}, so a few columns decide all distances. Scale the columns first, for "
+        f"example with scikit-learn's StandardScaler (--standardize on the command line)."
     )
 
 
@@ -122,14 +123,16 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
 
     `n_empty` of the signals are not zero and have a code of zeros.
     """
-    features, tolerance, dtype = specification.features, specification.pursuit.residual_tol, signals.dtype
+    features, pursuit, dtype = specification.features, specification.pursuit, signals.dtype
     n_signals, n_features = signals.shape
     if n_empty > EMPTY_SHARE * n_signals:
         cause = features.why_empty()
-        if specification.pursuit.has_penalty:
-            cause = f"alpha={specification.pursuit.alpha} is not below their products with the atoms: lower it."
-        elif tolerance >= 0.0:
-            cause = f"residual_tol={tolerance} is not below their squared norm in feature space: lower it."
+        if pursuit.has_penalty:
+            cause = f"alpha={pursuit.alpha} is not below their products with the atoms: lower it."
+        elif pursuit.rtol >= 1.0:
+            cause = f"rtol={pursuit.rtol} is not below 1: lower it."
+        elif pursuit.residual_tol >= 0.0:
+            cause = f"residual_tol={pursuit.residual_tol} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
     if learned.rank is None:
         return

@@ -32,6 +32,7 @@ class FeatureChoice:
     """Base of the choices; its features are the signals themselves."""
 
     size = 0  # number of features, besides the signal itself
+    ignores_missing = False  # whether NaN stands for a number that is not known
     runs_user_code = False
 
     @property
@@ -44,21 +45,31 @@ class FeatureChoice:
         gamma = self.gamma_parameter
         return None if gamma is None else find_gamma(gamma, signals)
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        """Inner products of some signals in feature space; None if the user's own kernel decides on the dtype."""
-        return sample @ sample.T
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        """Inner products of some signals in feature space; None if the signals are kernel values themselves.
+
+        And whether rounding squared norms of the signals to float32 changes the third digit of a kernel value.
+        """
+        return sample @ sample.T, False
 
     def first_map(self, signals: Signals, gamma: float | None, rng: np.random.RandomState) -> FeatureMap:
         """The feature map of the signals, where it needs no kernel vectors."""
-        return LinearMap(signals.shape[1])
+        return LinearMap(signals.shape[1], self.ignores_missing)
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         """The feature map of a fitted model, from its kernel vectors or frequencies, if it has any."""
-        return LinearMap(n_features)
+        return LinearMap(n_features, self.ignores_missing)
 
     def why_empty(self) -> str:
         """Why codes may be zeros, and what to do."""
         return "they are orthogonal to every atom. Use more atoms, or init='rpcholesky'."
+
+
+@dataclass(frozen=True)
+class SignalFeatures(FeatureChoice):
+    """The signals themselves."""
+
+    ignores_missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,18 +103,11 @@ class KernelChoice(FeatureChoice):
         check_scales(kernel, sample)
         return kernel
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return None if self.runs_user_code else self._kernel_of(sample)(sample, sample)
-
-    def has_narrow_kernel(self, sample: np.ndarray) -> bool:
-        """Whether rounding squared norms of the signals to float32 changes the third digit of a kernel value."""
-        widths = [leaf._gamma for leaf in self._kernel_of(sample)._leaves() if isinstance(leaf, Radial)]
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        kernel = self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
+        widths = [leaf._gamma for leaf in kernel._leaves() if isinstance(leaf, Radial)]
         rounding = float(np.finfo(np.float32).eps) * float(squared_norms(sample).max())
-        return max(widths, default=0.0) * rounding > 1e-3
-
-    def _kernel_of(self, sample: np.ndarray) -> Kernel:
-        """The kernel with parameters from these few signals."""
-        return self.make_kernel(sample, self.find_gamma(Signals(sample, sample.dtype)))
+        return kernel(sample, sample), max(widths, default=0.0) * rounding > 1e-3
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return KernelMap(self.make_kernel(vectors, gamma), vectors)
@@ -195,8 +199,8 @@ class EverySignal(KernelChoice):
     def gamma_parameter(self) -> float | str | None:
         return None if self.is_precomputed else super().gamma_parameter
 
-    def sample_products(self, sample: np.ndarray) -> np.ndarray | None:
-        return None if self.is_precomputed else super().sample_products(sample)
+    def sample_products(self, sample: np.ndarray) -> tuple[np.ndarray | None, bool]:
+        return (None, False) if self.is_precomputed else super().sample_products(sample)
 
     def fitted_map(self, n_features: int, vectors: Array, gamma: float | None) -> FeatureMap:
         return GivenKernelMap(n_features) if self.is_precomputed else super().fitted_map(n_features, vectors, gamma)

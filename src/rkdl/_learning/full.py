@@ -9,6 +9,7 @@ signals. Their metric and the atoms' correlations with the signals follow from `
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,8 +80,9 @@ class KernelRows:
         every = self.executor.signals.read(0, self.size)
         matrix = backend_of(every).full((self.size, self.size), 0.0, every)
 
-        def fill(number: int, start: int, stop: int) -> None:
-            for left, right in self.executor.bounds[number:]:
+        def fill(start: int, stop: int) -> None:
+            bounds = self.executor.bounds
+            for left, right in bounds[bounds.index((start, stop)) :]:
                 block = self.block(every[start:stop], every[left:right])
                 matrix[start:stop, left:right] = block
                 if left > start:
@@ -127,7 +129,7 @@ class KernelRows:
         if not is_tensor(right):
             right = np.ascontiguousarray(right)
 
-        def multiply(number: int, start: int, stop: int) -> Array:
+        def multiply(start: int, stop: int) -> Array:
             if self.matrix is not None:
                 return self.matrix[start:stop] @ right
             every = self.executor.signals.read(0, self.size)
@@ -144,10 +146,10 @@ class KernelRows:
 
         return self.executor.worker(compute)(rows, None)[1]
 
-    def for_chunks(self, task: Callable[[int, int, int], Any]) -> list:
-        """``task(number, start, stop)`` of every chunk."""
+    def for_chunks(self, task: Callable[[int, int], Any]) -> list:
+        """``task(start, stop)`` of every chunk."""
         if self.executor.signals.device is not None:
-            return [task(number, *bound) for number, bound in enumerate(self.executor.bounds)]
+            return list(starmap(task, self.executor.bounds))
         return self.executor.map_chunks(task)
 
 
@@ -248,12 +250,11 @@ class FullProblem(LearningProblem):
     def encode(self) -> None:
         dtype, correlations = self.executor.signals.dtype, self.model.correlations
         gram = cast(self.model.gram, dtype)
+        pursue = self.pursuit.on(backend_of(gram))
 
-        def encode(number: int, start: int, stop: int) -> ChunkState:
+        def encode(start: int, stop: int) -> ChunkState:
             norms = self.squared_norms[start:stop]
-            return ChunkState(
-                *backend_of(gram).pursue(cast(correlations[start:stop], dtype), gram, norms, *self.pursuit)
-            )
+            return ChunkState(*pursue(cast(correlations[start:stop], dtype), gram, norms))
 
         chunks = self._coded = self.kernel_rows.for_chunks(encode)
         residuals = joined([state.residuals for state in chunks])
@@ -305,10 +306,11 @@ class FullProblem(LearningProblem):
         An atom of unit norm whose coefficients leave nothing but rounding becomes zero, and is replaced later.
         """
         eps = float(np.finfo(self.executor.signals.dtype).eps)
-        rounding = eps * abs(model.atoms).sum(1) ** 2 * float(self.squared_norms.max())
+        rounding = eps * (abs(model.atoms) @ cast(self.squared_norms, np.float64) ** 0.5) ** 2
         if not bool((rounding > 10.0 * eps**0.75).any()):
             return model
-        atoms = where((rounding < eps**0.3)[:, None], model.atoms, 0.0)
+        # The pursuit takes an atom for independent of others if they leave more than this of it.
+        atoms = where((rounding < eps**0.5)[:, None], model.atoms, 0.0)
         correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
         return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 

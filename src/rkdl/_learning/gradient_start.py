@@ -66,7 +66,7 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, steps: int, rng:
     for step in range(1, steps + 1):
         batch = drawn(size)
         gram, norms = backend.product(atoms, atoms), backend.squared_norms(batch)
-        codes = backend.pursue(backend.product(batch, atoms), gram, norms, *pursuit)[0]
+        codes = pursuit.on(backend)(backend.product(batch, atoms), gram, norms)[0]
         gradient = codes.cross_products(batch - codes.times(atoms), n_atoms) * (-1.0 / size)
         shares = [1.0 - decay**step for decay in DECAYS]
         rate = min(1.0, step / (RISE * steps), (steps - step + 1) / (FALL * steps))

@@ -70,17 +70,19 @@ def first_signals(
     """Indices of the `count` signals that become the first atoms; of all if there are fewer.
 
     By randomly pivoted Cholesky in feature space ("rpcholesky"), where `products` are those of a sample's indices, or
-    uniformly at random ("data").
+    uniformly at random ("data"), as all beyond the pivots are.
     """
     n_signals = signals.shape[0]
     count = min(count, n_signals)
     if init == "data":
         return rng.choice(n_signals, count, replace=False)
     n_pivots = min(count, MOST_PIVOTS)
-    size = min(n_signals, max(PIVOT_SAMPLE, SAMPLES_PER_PIVOT * n_pivots, count))
-    sample = np.sort(rng.choice(n_signals, size, replace=False))
-    chosen = draw_pivots(*products(sample), n_pivots, rng)
-    chosen += draw_others(size, chosen, count, rng)
+    few = min(n_signals, max(PIVOT_SAMPLE, SAMPLES_PER_PIVOT * n_pivots))
+    sample = rng.choice(n_signals, max(few, count), replace=False)
+    # Of all that become atoms, a product with every pivot would take longer than learning them.
+    sample[:few] = np.sort(sample[:few])
+    chosen = draw_pivots(*products(sample[:few]), n_pivots, rng)
+    chosen += draw_others(len(sample), chosen, count, rng)
     return sample[chosen]
 
 
@@ -107,7 +109,12 @@ def initial_atoms(
             rows = coordinates(sample)
             return np.einsum("ij,ij->i", rows, rows), lambda i: rows @ rows[i]
 
-        found = coordinates(first_signals(init, signals, n_atoms, rng, products))
+        chosen = first_signals(init, signals, n_atoms, rng, products)
+        found, observed = coordinates(chosen), feature_map.observed(signals.take(chosen))
+        if observed is not None:
+            # Where an atom is zero, signals that are known elsewhere could be predicted without bound.
+            sizes = (found**2).sum(axis=1, keepdims=True) / observed.sum(axis=1, keepdims=True).clip(min=1)
+            found = np.where(observed, found, np.sqrt(sizes) * atoms[: len(found)])
         atoms[: len(found)] = found
     return atoms
 

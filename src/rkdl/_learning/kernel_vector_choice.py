@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,8 @@ def _train_dictionary(
     """
     starts, size = _draw_signals(executor.signals, features.size, rng), executor.signals.shape[1]
     model = Model.start(LinearMap(size), IdentityMetric(size), starts)
+    atom_update = copy(atom_update)
+    atom_update.coherence_max = 1.0
     problem = ReducedProblem(executor, model, features.dictionary_pursuit, atom_update)
     for _ in range(DICTIONARY_ITERATIONS):
         problem.encode()
@@ -130,7 +133,8 @@ class _Assign:
         weights = backend.full((len(signals),), 1.0, signals)
         if self.gamma is not None:
             # In float64: gamma may be beyond the signals' dtype.
-            weights = backend.as_like(backend.exp(cast(distances, np.float64) * -self.gamma), signals)
+            with np.errstate(over="ignore"):
+                weights = backend.as_like(backend.exp(cast(distances, np.float64) * -self.gamma), signals)
             distances = 1 - weights
         sums = backend.group_sums(signals, nearest, weights, len(self.centres))
         return (*sums, cast(distances, np.float64).sum()), distances

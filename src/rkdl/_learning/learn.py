@@ -6,21 +6,23 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import cast, host
 from rkdl._coding.dictionary import FittedDictionary
+from rkdl._coding.encoder import UNRESOLVED
 from rkdl._coding.preimages import Decode, DecoderSums, LinearDecoder, learn_decoder
-from rkdl._data.signals import NotFiniteError, Signals, is_safe
+from rkdl._data.signals import NotFiniteError, Signals, is_safe, without_nan
 from rkdl._execution.executor import Executor, open_executor
-from rkdl._features.maps import FeatureMap, KernelMap
+from rkdl._features.maps import FeatureMap, GivenKernelMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric
 from rkdl._features.widths import KERNEL_SAMPLE, offset_of, spread_sample
-from rkdl._learning.chunk_tasks import Features
+from rkdl._learning.chunk_tasks import Features, first_states, resolved_energy
 from rkdl._learning.diagnostics import check_learned, needs_float64
-from rkdl._learning.feature_choice import EverySignal, KernelChoice, KernelFeatures
+from rkdl._learning.feature_choice import EverySignal, KernelFeatures
 from rkdl._learning.full import FullProblem, KernelRows, check_kernel_matrix, first_combinations
 from rkdl._learning.gradient_start import FEWEST_STEPS, STEPS, affordable_steps, gradient_atoms
 from rkdl._learning.initial_atoms import initial_atoms
@@ -60,6 +62,7 @@ class Learned(NamedTuple):
     computes_in_float64: bool
     history: History = History()
     is_interrupted: bool = False
+    error: float | None = None  # of the dictionary, where that in the history is rounding
 
 
 class CheckpointRequest(NamedTuple):
@@ -99,14 +102,21 @@ def learn(
         learned = learned_of(specification, problem, gamma)
         check_learned(specification, executor.signals, problem.model.n_empty, learned, report.name)
         dictionary = learned.dictionary
-        if specification.decoder_alpha is not None:
-            try:
+        try:
+            is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
+            is_single = executor.signals.dtype == np.float32 and executor.signals.device is None
+            is_small = not specification.pursuit.has_penalty and problem.model.objective < UNRESOLVED * problem.energy
+            if is_difference and is_single and is_small:
+                encoder = dictionary.encoder(executor.signals.dtype).with_gram()
+                (square,), _ = executor.map_reduce(partial(resolved_energy, encoder), first_states(executor))
+                learned = learned._replace(error=float(np.sqrt(float(square) / options["n_numbers"])))
+            if specification.decoder_alpha is not None:
                 sums = decoder_sums(dictionary, executor)
                 decoder = solved_decoder(dictionary, sums, specification.decoder_alpha)
                 dictionary = replace(dictionary, decoder=decoder)
-            except KeyboardInterrupt:
-                # The atoms are complete; only the decoder is missing.
-                is_interrupted = True
+        except KeyboardInterrupt:
+            # The atoms are complete.
+            is_interrupted = True
     return learned._replace(
         dictionary=dictionary,
         computes_in_float64=in_float64 or learned.computes_in_float64,
@@ -123,6 +133,7 @@ def open_learning(
 
     They are if float32 has too few digits for them; with None for `in_float64`, a sample decides.
     """
+    signals = signals.with_missing("ignore" if specification.features.ignores_missing else "error")
     if not signals.is_remote:
         in_float64 = _lacks_digits(specification, signals) if in_float64 is None else in_float64
         signals = signals.with_dtype(np.dtype(np.float64)) if in_float64 else signals
@@ -140,18 +151,17 @@ def open_learning(
 def _lacks_digits(specification: Specification, signals: Signals) -> bool:
     """Whether float32 cannot resolve the residuals of these signals, by a sample."""
     sample = spread_sample(signals, KERNEL_SAMPLE).astype(np.float64)
+    sample = without_nan(sample) if signals.allows_nan else sample
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if not is_safe(float(np.mean(sample**2)), np.float64):
             # Refused in the first pass over the data, unless the sample alone is zero.
             return False
-        products = specification.features.sample_products(sample)
+        products, is_narrow = specification.features.sample_products(sample)
         # Far from zero, kernel vectors and phases are rounded too much relative to the signals' differences.
         is_far_off = bool((sample != sample[0]).any()) and offset_of(sample) is not None
     # A penalty leaves a residual that is no small difference.
     count = 1 if specification.pursuit.has_penalty else min(specification.pursuit.n_nonzero, specification.n_atoms)
-    if products is None or is_far_off or needs_float64(products, count):
-        return products is not None
-    return isinstance(specification.features, KernelChoice) and specification.features.has_narrow_kernel(sample)
+    return products is not None and (is_far_off or is_narrow or needs_float64(products, count))
 
 
 def inspected(specification: Specification, executor: Executor, checkpoint: Checkpoint | None = None) -> Executor:
@@ -179,6 +189,8 @@ def start_problem(
     """The learning problem at its start, and gamma; what a saved state holds is not chosen anew."""
     features, signals = specification.features, executor.signals
     check_sizes(specification)
+    if signals.allows_nan and specification.atom_update.refits_codes:
+        raise ValueError("atom_update='aksvd' refits codes of complete signals: use 'gram' with missing='ignore'.")
     if signals.weights is not None and specification.atom_update.refits_codes:
         raise ValueError("atom_update='aksvd' refits codes one by one, without weights: use 'gram' with sample_weight.")
     gamma = features.find_gamma(signals)
@@ -211,7 +223,7 @@ def start_problem(
         atoms = initial_atoms(specification.init, specification.n_atoms, feature_map, metric, signals, rng)
     else:
         atoms = np.zeros((specification.n_atoms, metric.rank))
-    model = Model.start(feature_map, metric, atoms, is_positive=specification.atom_update.is_positive)
+    model = Model.start(feature_map, metric, atoms, specification.atom_update)
     if saved is None:
         model = choose_start(specification, executor, model, rng)
     return ReducedProblem(executor, model, specification.pursuit, specification.atom_update, update, linear), gamma
@@ -233,8 +245,7 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             return model
 
     def started(atoms: Array) -> Model:
-        is_positive = specification.atom_update.is_positive
-        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), is_positive=is_positive)
+        return Model.start(model.feature_map, model.metric, cast(atoms, np.float64), specification.atom_update)
 
     rows = _whitened_sample(executor, model, n_atoms, rng)
     found = gradient_atoms(rows, model.whitened_atoms, pursuit, steps, rng)

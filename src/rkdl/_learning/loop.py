@@ -31,6 +31,8 @@ class LearningProblem:
     a code of zeros (where they may be many; else 0); and `state()`, all of it as arrays for a file.
     """
 
+    energy: float  # of the signals, once they are coded
+
     def __init__(self, executor: Executor, model: Any) -> None:
         self.executor = executor
         self.model = model

@@ -25,7 +25,7 @@ from rkdl._learning.atom_replacement import (
     rounding_level,
     sample_size,
 )
-from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures
+from rkdl._learning.atom_updates import AtomUpdate, CodedFeatures, decorrelated
 from rkdl._learning.chunk_tasks import (
     ChunkState,
     EncodeTask,
@@ -63,10 +63,18 @@ class Model(NamedTuple):
 
     @classmethod
     def start(
-        cls, feature_map: FeatureMap, metric: Metric | IdentityMetric, whitened_atoms: Any, *, is_positive: bool = False
+        cls,
+        feature_map: FeatureMap,
+        metric: Metric | IdentityMetric,
+        whitened_atoms: Any,
+        update: AtomUpdate | None = None,
     ) -> Model:
-        """First atoms, normalised; those of norm zero are replaced after the first pursuit."""
-        atoms = normalize_rows(positive_parts(whitened_atoms) if is_positive else whitened_atoms)
+        """First atoms, as the update wants them; those of norm zero are replaced after the first pursuit."""
+        if update is None:
+            atoms = normalize_rows(whitened_atoms)
+        else:
+            atoms = normalize_rows(positive_parts(whitened_atoms) if update.is_positive else whitened_atoms)
+            atoms = backend_of(atoms).from_host(decorrelated(host(atoms), update.coherence_max), atoms)
         return cls(feature_map, metric, atoms, swept_atoms=atoms)
 
     @property
@@ -117,6 +125,7 @@ class SampledSignals(NamedTuple):
     """A sample of the signals, whose residuals may replace useless atoms."""
 
     feature_map: FeatureMap
+    signals: Any
     rows: Any  # features in whitened coordinates
     weights: np.ndarray
 
@@ -183,11 +192,11 @@ class ReducedProblem(LearningProblem):
         if self.linear is not None and self.moves_vectors:
             linear_statistics = self.linear.statistics(self.executor, feature_map.vectors, linear_past)
             term = self.linear.term(linear_statistics, float(statistics.energy))
-        left = float(statistics.residual_energy)
+        left, self.energy = float(statistics.residual_energy), float(statistics.energy)
         iterate = Iterate(feature_map, metric, whitened_atoms, statistics, chunks, left, term)
         iterate = iterate if past else self.refine_objective(iterate)
         # Skip counting if the residual is small: empty codes of many signals leave a large one.
-        is_poor = iterate.objective > POOR_SHARE * float(statistics.energy)
+        is_poor = iterate.objective > POOR_SHARE * self.energy
         n_empty = sum(self.executor.gather(count_empty, chunks)) if is_poor else 0
         penalty = 0.0 if term is None else term.value(feature_map.vectors)
         self.model = self.model._replace(objective=iterate.objective, penalty=penalty, n_empty=n_empty)
@@ -331,11 +340,19 @@ class ReducedProblem(LearningProblem):
         if self._sampled is None or self._sampled.feature_map is not feature_map:
             size = sample_size(len(iterate.whitened_atoms), self.pursuit.n_nonzero)
             chosen, factors = spread_evenly(executor.signals, size)
-            rows = executor.to_signals(executor.signals.take(chosen))
-            features = executor.to_backend(executor.worker(Features(feature_map))(rows, None)[1])
+            signals = executor.to_signals(executor.signals.take(chosen))
+            features = executor.to_backend(executor.worker(Features(feature_map))(signals, None)[1])
             rows = cast(iterate.metric.whiten(cast(features, np.float64)), executor.signals.dtype)
-            self._sampled = SampledSignals(feature_map, rows, factors[:, 0] ** 2)
-        return self._sampled[1:]
+            self._sampled = SampledSignals(feature_map, signals, rows, factors[:, 0] ** 2)
+        _, signals, rows, weights = self._sampled
+        observed = feature_map.observed(signals)
+        if observed is not None:
+            # What is missing is what the codes say.
+            atoms = iterate.whitened_atoms
+            task = self._encode_task(atoms, atoms @ atoms.T)
+            said = executor.worker(task)(signals, None)[1].codes.times(executor.to_signals(task.atoms))
+            rows = where(executor.to_backend(observed), rows, executor.to_backend(said))
+        return rows, weights
 
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""
@@ -356,10 +373,11 @@ class ReducedProblem(LearningProblem):
 
     def accept(self, iterate: Iterate) -> None:
         """Make the result of an iteration the current model."""
+        bound, atoms = self.atom_update.coherence_max, iterate.whitened_atoms
         self.model = self.model._replace(
             feature_map=iterate.feature_map,
             metric=iterate.metric,
-            whitened_atoms=iterate.whitened_atoms,
+            whitened_atoms=self.executor.to_backend(decorrelated(host(atoms), bound)) if bound < 1.0 else atoms,
             update_objective=float(iterate.objective),
             n_revived=self.model.n_revived + iterate.n_replaced,
             swept_atoms=iterate.whitened_atoms if iterate.swept_atoms is None else iterate.swept_atoms,

@@ -70,6 +70,8 @@ def _check_array(name: str, array: np.ndarray, wanted: Expected, sizes: dict[str
         raise ArrayError(f"{name} is empty")
     if wanted.is_finite and array.dtype.kind in "fc" and not np.isfinite(array).all():
         raise ArrayError(f"{name} holds numbers that are not finite")
+    if wanted.is_finite and array.ndim and array.dtype == np.float64 and (abs(array) > 1e154).any():
+        raise ArrayError(f"{name} holds {abs(array).max():.3g}, whose square leaves the range of float64")
     if np.isfinite(wanted.least) and (array < wanted.least).any():
         least = "a number above 0" if wanted.least == POSITIVE else f"{wanted.least:g} or more"
         raise ArrayError(f"{name} holds {array.min()}, expected {least}")

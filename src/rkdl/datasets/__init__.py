@@ -6,7 +6,7 @@ else in ``~/rkdl_data``, and download missing files with checksums where possibl
 
 from rkdl.datasets._errors import DatasetError
 from rkdl.datasets._published import CIFAR10_CLASSES, fetch_cifar10, fetch_mnist, get_data_home
-from rkdl.datasets._signals import load_signals, normalize_signals
+from rkdl.datasets._signals import load_signals
 
 __all__ = [
     "CIFAR10_CLASSES",
@@ -15,5 +15,4 @@ __all__ = [
     "fetch_mnist",
     "get_data_home",
     "load_signals",
-    "normalize_signals",
 ]

@@ -190,7 +190,7 @@ def listed(names: Collection[str]) -> str:
     return ", ".join(list(names)[:_LISTED]) + more
 
 
-def is_number(cell: object) -> bool:
+def _is_number(cell: object) -> bool:
     """Whether a cell is written as a number."""
     with suppress(ValueError):
         float(str(cell))
@@ -211,7 +211,7 @@ def _first_line(path: Path) -> tuple[int, str, list[str]]:
 
 
 def _is_header(path: Path, cells: list[str]) -> bool:
-    numbers = [cell.strip() for cell in cells if is_number(cell)]
+    numbers = [cell.strip() for cell in cells if _is_number(cell)]
     first = int(numbers[0].removesuffix(".0")) if numbers and numbers[0].removesuffix(".0").isdecimal() else 0
     # As pandas writes columns of either kind.
     counts_up = any(numbers == [f"{first + n}{end}" for n in range(len(numbers))] for end in ("", ".0"))

@@ -1,4 +1,4 @@
-"""Signals from your own files, and scaling to unit norm."""
+"""Signals from your own files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.utils import check_array
 
 from rkdl.datasets._errors import DatasetError, as_path
 from rkdl.datasets._files import TABLE_SUFFIXES, Rows, read_arrays, read_table, table_numbers
@@ -78,42 +77,4 @@ def load_signals(
         row, column = np.argwhere(~finite)[0]
         what = f"row {row}, column {column} (from 0) is {signals[row, column]}, not a finite number"
         raise DatasetError(file, what, "fill or remove it")
-    return signals
-
-
-def normalize_signals(X: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[np.floating]:
-    """Scale signals to unit Euclidean norm.
-
-    Parameters
-    ----------
-    X : array-like of shape (n_signals, n_features)
-        The signals: finite numbers of any type, not modified.
-    dtype : {numpy.float32, numpy.float64}, default=numpy.float32
-        The dtype of the result. Norms are computed in float64 without overflow.
-
-    Returns
-    -------
-    signals : ndarray of shape (n_signals, n_features)
-        The signals scaled to unit norm; zero rows stay zero.
-
-    Examples
-    --------
-    >>> from rkdl.datasets import normalize_signals
-    >>> normalize_signals([[3, 4], [0, 0]], dtype=float)
-    array([[0.6, 0.8],
-           [0. , 0. ]])
-    """
-    if dtype not in (np.float32, np.float64, float, "float32", "float64"):
-        raise ValueError(f"dtype={dtype!r} is not valid; choose float32 or float64")
-    checked: np.ndarray = check_array(X, dtype="numeric", input_name="X")
-    signals = np.empty(checked.shape, dtype=dtype)
-    # Blocks of about 8 MB, so that large integer or float32 arrays are never converted to float64 as a whole.
-    n_rows = max(1, 2**20 // checked.shape[1])
-    for start in range(0, len(checked), n_rows):
-        block = checked[start : start + n_rows].astype(np.float64)
-        # Divide by the largest value first, because squares of 1e200 overflow and those of 1e-200 underflow.
-        for order in (np.inf, 2):
-            lengths = np.linalg.norm(block, ord=order, axis=1, keepdims=True)
-            block /= np.where(lengths > 0, lengths, 1.0)
-        signals[start : start + n_rows] = block
     return signals

@@ -26,7 +26,17 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.pursuit import SCORES, UNROLL, Block, advance_by, begin_by, choose, complete_row, pursue_rows
+from rkdl._backends.cpu.pursuit import (
+    SCORES,
+    UNROLL,
+    Block,
+    advance_by,
+    begin_by,
+    choose,
+    complete_row,
+    forget_rows,
+    pursue_rows,
+)
 from rkdl._backends.cpu.vectors import INDEX, VECTOR_BYTES, Vectors, data_of, width_of
 
 Penalty: TypeAlias = "float | np.ndarray"
@@ -173,6 +183,8 @@ def pursue_signed(
     correlations,
     gram,
     dictionary,
+    observed,
+    scales,
     squared_norms,
     residual_tol,
     eps,
@@ -186,7 +198,8 @@ def pursue_signed(
     `kind` is the place in `_SIGNED`. Rows of `penalties` (2, width), padded by zeros, are alpha and l2 of every atom;
     `residuals` do not include them.
     """
-    alpha, l2, is_positive = penalties[0], penalties[1], kind % 2 == 1
+    own, is_positive = penalties.copy(), kind % 2 == 1
+    alpha, l2 = own[0], own[1]
     n_nonzero, width = indices.shape[1], gram.shape[1]
     lanes = VECTOR_BYTES // correlations.itemsize
     n_vectors, stride = width // lanes, UNROLL * lanes
@@ -194,15 +207,15 @@ def pursue_signed(
     dtype = correlations.dtype
     one, zero, never = dtype.type(1), dtype.type(0), dtype.type(-np.inf)
     has_penalty = alpha.max() > zero
-    # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span.
-    floor = dtype.type(100) * eps if has_penalty else np.sqrt(eps)
+    root_eps = np.sqrt(eps)
     noise = (dtype.type(8) * eps) ** 2
     norms = one + l2
     most_steps = MOST_STEPS * n_nonzero + 20
     work = np.zeros((2, width), dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
     room, needed = 0, min(n_nonzero, ROOM)
 
-    t = 0
+    t = total = 0
     while t < len(correlations):
         if room < needed:
             room = needed
@@ -212,7 +225,17 @@ def pursue_signed(
             rows = np.empty((5, room), dtype=dtype)
             projections, target, found, signs, minimum = rows[0], rows[1], rows[2], rows[3], rows[4]
             chosen = np.empty(room, dtype=np.int64)
-        b = _begin(kind, correlations, t, work, norms, alpha, floor)
+        if len(observed) != 0:
+            forget_rows(gram, observed, t)
+            for j in range(len(gram)):
+                scale = scales[t, j]
+                alpha[j], l2[j] = penalties[0, j] * scale, penalties[1, j] * scale * scale
+                norms[j] = one + l2[j]
+        b = _begin(kind, correlations, t, work, norms, alpha, root_eps)
+        # With a penalty, atoms in the span of those in use matter too, and only rounding ends the span; unless it is so
+        # small that it does not bound the coefficients, whose squares times eps are then the error of the objective.
+        is_bound = has_penalty and alpha[b] > root_eps * abs(work[0, b])
+        floor = dtype.type(100) * eps if is_bound else root_eps
         energy, threshold, smallest = squared_norms[t], zero, one
         count = n_steps = 0
         while n_steps < most_steps and energy > residual_tol and (count < n_nonzero or has_penalty):
@@ -220,11 +243,11 @@ def pursue_signed(
             start, sign = zero, one if is_positive or work[0, b] > zero else -one
             excess = sign * work[0, b] - alpha[b]
             is_usable = count < n_nonzero and excess > zero and work[1, b] > floor
-            if not (is_usable and excess * excess * (one if has_penalty else smallest) > threshold):
+            if not (is_usable and excess * excess * (one if is_bound else smallest) > threshold):
                 # In the span of the atoms in use, an atom takes the place of one of them, at the same residual.
                 limit = floor if count < n_nonzero else -never
                 least = dtype.type(64) * threshold
-                b = _find_dependent(work, alpha, is_positive, least, limit) if has_penalty and count > 0 else -1
+                b = _find_dependent(work, alpha, is_positive, least, limit) if is_bound and count > 0 else -1
                 if b < 0:
                     break
                 sign = one if is_positive or work[0, b] > zero else -one
@@ -285,7 +308,7 @@ def pursue_signed(
                 is_done = is_settled and (energy <= residual_tol or (count == n_nonzero and not has_penalty))
                 if not (has_row or is_done):
                     if len(dictionary) != 0:
-                        complete_row(gram, dictionary, b)
+                        complete_row(gram, dictionary, b, observed, scales, t)
                     last, scale = count - 1, one / root
                     b = _advance(kind, work, factor, gram, row, alpha, b, last, n_vectors, scale, projection, floor)
                     has_row = True
@@ -308,36 +331,37 @@ def pursue_signed(
             continue
         for k in range(count):
             index, value = chosen[k], found[k]
-            position = 0
+            position = total
             for q in range(count):
                 position += chosen[q] < index
-            indices[t, position] = index
-            values[t, position] = value
+            indices[position] = index
+            values[position] = value
             energy -= dtype.type(2) * alpha[index] * abs(value) + l2[index] * value * value
         counts[t] = count
         residuals[t] = max(energy, zero)
         t += 1
+        total += count
+    return total
 
 
-def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _pursue(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """Codes with these penalties, of which every atom may have its own (n,)."""
     correlations, gram = problem[:2]
     penalties = np.zeros((2, gram.shape[1]), dtype=gram.dtype)
     for own, penalty in zip(penalties, (alpha, l2), strict=True):
         own[: correlations.shape[1]] = penalty
-    pursue_signed(2 * rule + is_positive, penalties, *problem)
+    total: int = pursue_signed(2 * rule + is_positive, penalties, *problem)
+    return total
 
 
-def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> None:
+def _greedy(rule: int, is_positive: bool, alpha: Penalty, l2: Penalty, *problem: Any) -> int:
     """A greedy pursuit, whose codes are least squares on their support."""
-    if is_positive:
-        _pursue(rule, is_positive, 0.0, 0.0, *problem)
-    else:
-        pursue_rows(rule, *problem)
+    total: int = _pursue(rule, is_positive, 0.0, 0.0, *problem) if is_positive else pursue_rows(rule, *problem)
+    return total
 
 
 # Every pursuit by the name that users give: a function of whether codes are non-negative, the penalties, and the
 # arguments of `pursue_rows` after the first.
-PURSUITS: dict[str, Callable[..., None]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
+PURSUITS: dict[str, Callable[..., int]] = {name: partial(_greedy, rule) for rule, name in enumerate(SCORES)}
 # By the score of OLS the atom enters that lowers the objective most, which saves steps.
 PURSUITS["lasso"] = partial(_pursue, list(SCORES).index("ols"))

@@ -10,7 +10,7 @@ from rkdl._backends.base import Backend
 from rkdl._backends.cpu import sweeps
 from rkdl._backends.cpu.codes import padded_gram, pursue
 from rkdl._backends.cpu.products import combine, multiply
-from rkdl._backends.cpu.rows import adam_step, divide_rows, find_exponents, square_rows
+from rkdl._backends.cpu.rows import adam_step, divide_rows, find_exponents, square_rows, subtract_others
 from rkdl._utils.types import FLOATS, Array
 
 
@@ -94,16 +94,14 @@ class CPUBackend(Backend):
     product = staticmethod(multiply)
     weighted_sum = staticmethod(combine)
 
+    def weighted_differences(self, weights: Array, rows: Array, others: Array, factor: float) -> Array:
+        total = combine(weights, rows)
+        subtract_others(total, weights, others, factor)
+        return total
+
     def exponents(self, rows: np.ndarray, others: np.ndarray, gamma: float) -> np.ndarray:
         values = multiply(rows, others)
-        own, other = self.squared_norms(rows), self.squared_norms(others)
-        dtype = values.dtype.type
-        scaled = [(gamma * squares).astype(dtype, copy=False) for squares in (own, other)]
-        find_exponents(values, dtype(2.0 * gamma), own, *scaled)
-        # If gamma is so large that rounding of a zero distance matters, such exponents become zero.
-        rounding = 8.0 * gamma * float(np.finfo(values.dtype).eps)
-        if rounding * float(other.max(initial=0.0)) > 1e-4:
-            values[values > -rounding * (own[:, None] + other)] = 0.0
+        find_exponents(values, float(gamma), self.squared_norms(rows), self.squared_norms(others))
         return values
 
     def cholesky(self, matrix: np.ndarray, zero: float) -> tuple[np.ndarray, np.ndarray] | None:

@@ -22,6 +22,8 @@ _SUMMED_ROWS = 1024
 
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
+    if len(rows) < _SEVERAL:
+        return rows @ others.T
     if _suits_kernels(rows, others):
         width = whole_vectors(len(others), rows.dtype)
         if _is_worth(_share_of_columns(rows), len(others), width, 0):
@@ -30,7 +32,7 @@ def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
             transposed[:, : len(others)] = others.T
             multiply_rows(rows, transposed, products)
             return products
-    is_narrow = len(rows) >= _SEVERAL and rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
+    is_narrow = rows.shape[1] >= _LONG and TILE_OTHERS <= len(others) <= _FEW
     if is_narrow and _are_alike(rows, others):
         products = np.empty((len(rows), len(others)), dtype=rows.dtype)
         multiply_narrow(rows, others, products)
@@ -73,9 +75,9 @@ def _are_alike(rows: np.ndarray, other: np.ndarray) -> bool:
 
 def _share_of_columns(rows: np.ndarray) -> float:
     """Mean share of columns that are not zero in a block of rows, over some blocks."""
-    step = (len(rows) - ROW_BLOCK) // (_SAMPLES - 1)
-    some = np.stack([rows[i : i + step * _SAMPLES : step][:_SAMPLES] for i in range(ROW_BLOCK)])
-    return np.count_nonzero(some.any(0)) / some[0].size
+    step = len(rows) // _SAMPLES
+    some = rows[: step * _SAMPLES].reshape(_SAMPLES, step, -1)[:, :ROW_BLOCK].any(1)
+    return np.count_nonzero(some) / some.size
 
 
 def _share_of_rows(rows: np.ndarray) -> float:

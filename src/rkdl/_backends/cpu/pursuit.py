@@ -231,20 +231,30 @@ def choose(vectors: Vectors, scores: Mapping[Any, Callable[..., Any]], rule, pen
 
 
 @compiled(fastmath=True)
-def complete_row(gram, dictionary, atom):
-    """Compute a row of the Gram matrix that is not known yet."""
+def complete_row(gram, dictionary, atom, observed, scales, t):
+    """Compute a row of the Gram matrix that is not known yet, for signal t where atoms are `observed` in part."""
     row = gram[atom]
     if row[atom] != 0.0:
         return
     own = dictionary[atom]
+    if len(observed) != 0:
+        own = own * observed[t] * scales[t, atom]
     for j in range(len(dictionary)):
         other = dictionary[j]
         total = own[0] * other[0]
         for i in range(1, len(own)):
             total += own[i] * other[i]
-        row[j] = total
+        row[j] = total * scales[t, j] if len(observed) != 0 else total
     # Exactly, or it could be chosen twice.
     row[atom] = 1.0
+
+
+@compiled()
+def forget_rows(gram, observed, t):
+    """Clear the Gram matrix for signal t, unless it is observed where the signal before it is."""
+    if t > 0 and (observed[t] != observed[t - 1]).any():
+        for j in range(len(gram)):
+            gram[j, j] = 0.0
 
 
 _begin, _advance = begin_by(SCORES), advance_by(SCORES)
@@ -252,16 +262,30 @@ _begin, _advance = begin_by(SCORES), advance_by(SCORES)
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 def pursue_rows(
-    rule, correlations, gram, dictionary, squared_norms, residual_tol, eps, indices, values, counts, residuals
+    rule,
+    correlations,
+    gram,
+    dictionary,
+    observed,
+    scales,
+    squared_norms,
+    residual_tol,
+    eps,
+    indices,
+    values,
+    counts,
+    residuals,
 ):
     """Codes of all rows of `correlations` by a rule of `SCORES`; the arguments after it are those of every pursuit.
 
     All arrays are C-contiguous and of one dtype, whose rounding unit is `eps`. Atoms have unit norm, or zero if they
     must not be used. `gram` has rows padded with zeros to whole vectors. If `dictionary` has rows, they are the atoms,
-    and `gram` starts as zeros: `complete_row` computes a row before it is read.
+    and `gram` starts as zeros: `complete_row` computes a row before it is read. If `observed` has rows, one per signal,
+    atoms are multiplied by it, and `scales` makes them of unit norm; `correlations` are with these.
 
-    The first `counts` entries of a row of `indices` and `values` are set, indices ascending, and `residuals` to squared
-    norms, not negative.
+    `indices` and `values` (c, n_nonzero) are room for the entries of all rows, which are written one after another from
+    their beginning, indices ascending in a row. `counts` are their numbers, whose sum is returned, and `residuals`
+    squared norms, not negative.
     """
     n_signals = len(correlations)
     n_nonzero = indices.shape[1]
@@ -287,8 +311,12 @@ def pursue_rows(
     chosen = np.zeros(n_nonzero, dtype=np.int64)
     projections = np.zeros(n_nonzero, dtype=dtype)
     coefficients = np.zeros(n_nonzero, dtype=dtype)
+    indices, values = indices.reshape(indices.size), values.reshape(values.size)
+    total = 0
 
     for t in range(n_signals):
+        if len(observed) != 0:
+            forget_rows(gram, observed, t)
         b = _begin(rule, correlations, t, work, norms, norms, floor)
         residual = squared_norms[t]
         threshold = zero
@@ -318,7 +346,7 @@ def pursue_rows(
             if count == n_nonzero or residual <= residual_tol:
                 break
             if len(dictionary) != 0:
-                complete_row(gram, dictionary, b)
+                complete_row(gram, dictionary, b, observed, scales, t)
             row = triangle[count - 1]
             b = _advance(rule, work, factor, gram, row, norms, b, count - 1, n_vectors, one / root, projection, floor)
 
@@ -330,10 +358,12 @@ def pursue_rows(
         # An atom's position is the number of chosen ones before it: the branches of a sort are unpredictable.
         for k in range(count):
             index = chosen[k]
-            place = 0
+            place = total
             for q in range(count):
                 place += chosen[q] < index
-            indices[t, place] = index
-            values[t, place] = coefficients[k]
+            indices[place] = index
+            values[place] = coefficients[k]
         counts[t] = count
+        total += count
         residuals[t] = max(residual, zero)
+    return total

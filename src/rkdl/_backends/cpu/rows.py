@@ -37,21 +37,45 @@ def divide_rows(rows, norms, unit):
 
 # Without contraction: a product and an offset that overflow both must meet as infinities and leave NaN.
 @compiled(error_model="numpy", fastmath={"nsz"})
-def find_exponents(values, factor, own, scaled, other):
-    """``factor v - scaled_i - other_j`` in place of every value, at most zero; NaN where `own` is not finite.
+def find_exponents(values, gamma, own, other):
+    """``2 gamma v - gamma own_i - gamma other_j`` in place of every value, at most zero; NaN where `own` is not finite.
 
-    Otherwise a signal at infinity would be treated as one that is far away.
+    Otherwise a signal at infinity would be treated as one that is far away. If gamma is so large that rounding of a
+    zero distance matters, such exponents become zero.
     """
-    zero = values.dtype.type(0)
+    number = values.dtype.type
+    zero, factor, scaled = number(0), number(2.0 * gamma), np.empty(len(other), values.dtype)
+    largest = 0.0
+    for j in range(len(other)):
+        scaled[j] = number(gamma) * other[j]
+        largest = max(largest, other[j])
+    rounding = 8.0 * gamma * np.finfo(values.dtype).eps
     for i in range(len(values)):
         row = values[i]
         if not np.isfinite(own[i]):
             row[:] = np.nan
             continue
-        offset = scaled[i]
+        offset = number(gamma) * own[i]
         for j in range(len(row)):
-            exponent = row[j] * factor - offset - other[j]
+            exponent = row[j] * factor - offset - scaled[j]
             row[j] = zero if exponent > zero else exponent
+        if rounding * largest > 1e-4:
+            for j in range(len(row)):
+                if row[j] > number(-rounding) * (own[i] + other[j]):
+                    row[j] = zero
+
+
+@compiled(error_model="numpy", fastmath={"nsz", "contract"})
+def subtract_others(totals, weights, others, factor):
+    """``factor (t_i - sum_t w_ti y_i)`` in place of every row of the totals."""
+    sums = np.zeros(len(others))
+    for t in range(len(weights)):
+        for i in range(len(sums)):
+            sums[i] += weights[t, i]
+    for i in range(len(sums)):
+        row, other, own = totals[i], others[i], sums[i]
+        for k in range(len(row)):
+            row[k] = factor * (row[k] - own * other[k])
 
 
 @compiled(error_model="numpy", fastmath={"nsz", "contract"})

@@ -6,17 +6,6 @@ from rkdl._backends.cpu.jit import compiled
 
 
 @compiled()
-def pack_codes(counts, packed_indices, packed_values, indices, values):
-    """Copy the first `counts` entries of every row, one row after another."""
-    position = 0
-    for t in range(len(counts)):
-        for k in range(counts[t]):
-            packed_indices[position] = indices[t, k]
-            packed_values[position] = values[t, k]
-            position += 1
-
-
-@compiled()
 def scatter_codes(counts, indices, values, factors, dense):
     """Scatter codes, times one factor per atom, into the zeros of `dense`."""
     position = 0
@@ -68,6 +57,18 @@ def accumulate_cross_products(counts, indices, values, features, cross_products)
             for i in range(len(source)):
                 target[i] += value * source[i]
             position += 1
+
+
+@compiled()
+def sum_codes(counts, indices, values, roots, features, norms, residuals, gram, cross_products):
+    """Add ``Z'Z`` of the roots and ``Z'F``; returns the sums of norms and of residuals."""
+    accumulate_gram(counts, indices, roots, gram)
+    accumulate_cross_products(counts, indices, values, features, cross_products)
+    energy = residual_energy = 0.0
+    for t in range(len(counts)):
+        energy += norms[t]
+        residual_energy += residuals[t]
+    return energy, residual_energy
 
 
 @compiled(error_model="numpy", fastmath={"contract", "nsz"})

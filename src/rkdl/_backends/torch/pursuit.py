@@ -76,6 +76,12 @@ class TensorCodes(NamedTuple):
             return sums.cross_products(*self, features, n_atoms)
         return weighted_sum(self.dense(n_atoms), features)
 
+    def sums(
+        self, roots: TensorCodes, features: torch.Tensor, norms: torch.Tensor, residuals: torch.Tensor, n_atoms: int
+    ) -> tuple[torch.Tensor, ...]:
+        totals = (squares.sum(dtype=torch.float64) for squares in (norms, residuals))
+        return roots.gram(n_atoms), self.cross_products(features, n_atoms), *totals
+
     def _sparse_sums(self, n_atoms: int) -> ModuleType | None:
         """Sums over the non-zeros alone, where they are faster than products of dense matrices."""
         if self.values.device.type != "cuda" or not has_triton() or n_atoms < SPARSE_RATIO * self.indices.shape[1]:
@@ -104,6 +110,8 @@ class Problem(NamedTuple):
     positive: bool = False
     alpha: float | torch.Tensor = 0.0
     l2: float | torch.Tensor = 0.0
+    dictionary: torch.Tensor | None = None
+    observed: torch.Tensor | None = None
 
     @property
     def ols(self) -> bool:
@@ -129,19 +137,21 @@ def pursue(
     alpha: float | torch.Tensor = 0.0,
     l2: float | torch.Tensor = 0.0,
     dictionary: torch.Tensor | None = None,
+    observed: torch.Tensor | None = None,
 ) -> tuple[TensorCodes, torch.Tensor]:
     """Codes and squared residuals (c,); see `rkdl._backends.base.Backend.pursue`."""
     if gram is None:
         assert dictionary is not None
         gram = product(dictionary, dictionary)
-    problem = Problem(correlations, gram, squared_norms, n_nonzero, residual_tol, pursuit, positive, alpha, l2)
+    rules = n_nonzero, residual_tol, pursuit, positive, alpha, l2
+    problem = Problem(correlations, gram, squared_norms, *rules, None if observed is None else dictionary, observed)
     counts, indices, values, residuals = _pursuit_for(problem)(problem)
     return TensorCodes(counts, indices, values), residuals
 
 
 def _pursuit_for(problem: Problem) -> Callable[[Problem], Parts]:
     """The pursuit for a problem: on a GPU one of two Triton kernels, unless the sizes are too large for both."""
-    is_known = problem.pursuit in ON_GPU and not problem.positive
+    is_known = problem.pursuit in ON_GPU and not problem.positive and problem.observed is None
     if is_known and problem.correlations.device.type == "cuda" and has_triton():
         from rkdl._backends.torch import triton_kernels, triton_streamed_pursuit
 

@@ -222,7 +222,9 @@ def fits(problem: Problem) -> bool:
 @lru_cache(maxsize=64)
 def limit_on(residual_tol: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """The tolerance on the device, in full precision; below zero there is none."""
-    return torch.full((1,), min(max(residual_tol, -1.0), torch.finfo(dtype).max), dtype=dtype, device=device)
+    limits = torch.finfo(dtype)
+    tolerance = min(residual_tol, limits.max) if residual_tol >= 0.0 else limits.min
+    return torch.full((1,), tolerance, dtype=dtype, device=device)
 
 
 def kernel_input(problem: Problem) -> tuple[torch.Tensor, ...]:

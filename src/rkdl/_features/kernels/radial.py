@@ -67,10 +67,7 @@ class Radial(WithWidth):
         def gradient(weighting: Weighting) -> Array:
             weights = weighting(negative_derivative)
             if X is not Y:
-                total = backend.weighted_sum(weights, X)
-                total -= weights.sum(0, dtype=backend.xp.float64)[:, None] * Y
-                total *= factor
-                return self._scaled(total)
+                return self._scaled(backend.weighted_differences(weights, X, Y, factor))
             # One product; the weights may be in NumPy, where small matrices are, though X is on a device.
             both = factor * weights.T
             backend_of(both).fill_diagonal(both, both.diagonal() - both.sum(1))
