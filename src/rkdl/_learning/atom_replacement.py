@@ -163,7 +163,8 @@ def _shared_directions(sample: Sample, pursuit: Pursuit, seed: int, least: float
     residuals[residuals <= rounding_level(host(left).dtype, float(host(norms).mean()))] = 0.0
     explained, rows = squares - residuals, np.arange(len(squares))
     shares = sample.weights * residuals
-    count = min(_most_replaced(n_atoms), len(rows) // SIGNALS_PER_DIRECTION, int(np.count_nonzero(shares)))
+    most = min(MOST_REPLACED, -(-n_atoms // 5))
+    count = min(most, len(rows) // SIGNALS_PER_DIRECTION, int(np.count_nonzero(shares)))
     if count == 0:
         return None
 
@@ -188,10 +189,6 @@ def _shared_directions(sample: Sample, pursuit: Pursuit, seed: int, least: float
         weights = np.zeros_like(weights)
         weights[rows, closest] = np.where(gains > 0.0, own * sample.weights, 0.0)
     return directions(weights)[0] if np.bincount(closest, gains).max() > least else None
-
-
-def _most_replaced(n_atoms: int) -> int:
-    return min(MOST_REPLACED, -(-n_atoms // 5))
 
 
 def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
