@@ -354,7 +354,7 @@ class KernelLearner(Learner):
     def _features(self) -> FeatureChoice:
         parameters: Any = self
         vectors = parameters.kernel_vectors
-        count = parameters.n_kernel_vectors if isinstance(vectors, str) else len(np.atleast_1d(vectors))
+        count = parameters.n_kernel_vectors if isinstance(vectors, str) else (np.shape(vectors) or (1,))[0]
         count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(n_nonzero, name="ols" if self.pursuit == "lasso" else self.pursuit)
