@@ -16,7 +16,7 @@ from paper.settings import COLUMNS, METHODS
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the experiments, write the report and print its beginning."""
-    parser = argparse.ArgumentParser(prog="python -m paper", description=(__doc__ or "").partition(": ")[2])
+    parser = argparse.ArgumentParser(prog="python -m paper", description=str(__doc__).partition(": ")[2].capitalize())
     add = parser.add_argument
     add("datasets", nargs="*", help=f"{', '.join(NAMES)}, or the .mat file of MATLAB's Digits (default: digits)")
     add("--rounds", type=int, default=3, metavar="N", help="rounds, each with its own seed (default: 3)")

@@ -319,7 +319,7 @@ class TestFloat32:
 
     @pytest.mark.parametrize("seed", range(20))
     @pytest.mark.parametrize("kind", [FourierDL, KDL, RKDL, MORKDL])
-    def test_so_it_is_on_random_data(self, kind, seed):
+    def test_so_it_is_on_random_data(self, kind, seed, tmp_path):
         """Nearly equal rows, of which nothing is left, and an outlier beside an offset: sums of kernels, and users'."""
         rng = np.random.default_rng(seed)
         near = 10.0 ** rng.uniform(-8, 0) * rng.standard_normal((80, 5))
@@ -335,6 +335,9 @@ class TestFloat32:
         true = np.sqrt(max(_squared_error(model, given, is_radial=False), 0.0) / X.size)
         for found in (model.errors_[-1], recoded(model, X)):
             assert found == pytest.approx(true, rel=1e-3, abs=1e-3 * np.sqrt(energy / 5))
+        # A checkpoint that is complete is resumed to the same error.
+        again = [clone(model).fit(X, checkpoint=tmp_path / "fit").errors_ for _ in range(2)]
+        np.testing.assert_array_equal(again, [model.errors_] * 2)
 
     def test_so_it_is_where_the_kernel_is_narrow(self):
         """Distances of signals and kernel vectors are small differences of large squares."""

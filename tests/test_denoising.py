@@ -159,7 +159,8 @@ class TestDecoder:
         model = make(RKDL).fit(X)
         expected = model.denoise(X)
         assert not np.allclose(model.fit_decoder(X).denoise(X), expected)
-        np.testing.assert_array_equal(model.forget_decoder().denoise(X), expected)
+        del model.decoder_, model.decoder_intercept_
+        np.testing.assert_array_equal(model.denoise(X), expected)
         assert not hasattr(model, "decoder_intercept_")
 
     @every_decoded
@@ -358,11 +359,12 @@ class TestNoise:
         model = make(kind, fit_inverse_transform=True, **sizes, **kernel).fit(X)
         assert mean_square(model.denoise(X_new + noise, noise=0.2) - X_new) < 0.8 * mean_square(noise)
 
-    @by_class([DL, ORKDL])
-    def test_the_level_of_the_noise_helps(self, kind, X):
+    @pytest.mark.parametrize("has_decoder", [False, True])
+    @by_class([DL, KDL, ORKDL])
+    def test_the_level_of_the_noise_helps(self, kind, has_decoder, X):
         for noise in (0.1, 0.25, 0.5):
             given = X + np.random.default_rng(0).normal(0.0, noise, X.shape)
-            model = make(kind, n_components=40, n_nonzero_coefs=4, fit_inverse_transform=True).fit(given)
+            model = make(kind, n_components=40, n_nonzero_coefs=4, fit_inverse_transform=has_decoder).fit(given)
             errors = [mean_square(model.denoise(given, noise=known) - X) for known in (None, noise)]
             assert errors[1] < errors[0]
 

@@ -11,7 +11,7 @@ import pytest
 from rkdl import DL, ORKDL
 from rkdl._data.signals import Signals
 from rkdl._data.sources import RowSource
-from rkdl._execution.config import CHUNK_BYTES
+from rkdl._execution.config import CHUNK_BYTES, ON_ROWS
 from rkdl._execution.executor import Executor, in_order, side_by_side
 
 n_jobs = pytest.mark.parametrize("n_jobs", [1, 2, 5])
@@ -115,7 +115,11 @@ class TestSettingsOfTheCaller:
     @n_jobs
     def test_in_chunks(self, n_jobs):
         with np.errstate(over="raise"), executor_of(9, n_jobs) as executor:
+            done = []
+            token = ON_ROWS.set(lambda start, stop: done.append((start, stop)))
             assert executor.map_chunks(lambda start, stop: np.geterr()["over"]) == ["raise"] * 9
+            ON_ROWS.reset(token)
+            assert done == executor.bounds
             assert side_by_side(lambda item: np.geterr()["over"], range(4), n_jobs) == ["raise"] * 4
 
     def test_where_rows_are_read_ahead(self):

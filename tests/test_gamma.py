@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.svm import SVC
 
 from helpers import Estimators, RowSlices, poor_models
-from rkdl import KDLClassifier, KDLOutlierDetector, load
+from rkdl import RKDL, KDLClassifier, KDLOutlierDetector, load
 
 pytestmark = poor_models
 
@@ -100,3 +102,17 @@ def test_a_checkpoint_and_a_search(X, tmp_path):
     np.testing.assert_array_equal(resumed.dual_components_, whole.dual_components_)
     with pytest.raises(ValueError, match="'gamma' parameter of RKDL must be"):
         fresh("RKDL").set_params(gamma="auto").fit(X)
+
+
+@pytest.mark.parametrize(("factor", "n_warnings"), [(8.0, 0), (13.0, 1), (1e4, 1)])
+def test_one_column_on_another_scale(factor, n_warnings, monkeypatch):
+    """Of columns whose spreads differ tenfold a warning tells, once at each place."""
+    monkeypatch.setattr("rkdl._utils.warnings.shown", set())
+    X = np.random.default_rng(0).standard_normal((2000, 12)) * ([1.0] * 5 + [factor] + [1.0] * 6)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.resetwarnings()
+        for end in (1000, 2000):
+            RKDL(n_components=4, max_iter=1, random_state=0).fit(X[:end])
+        KDLClassifier(n_components=2, n_kernel_vectors=20, random_state=0).fit(X[:100], X[:100, 0] > 0)
+    told = [str(each.message).partition(" varies")[0] for each in found]
+    assert told == n_warnings * 2 * ["The columns of X have different scales: column 5 (counted from 0)"]

@@ -153,11 +153,11 @@ class TestVerbs:
         """Signals far from zero: distances are taken from their centre."""
         A, B = (part.astype(dtype) for part in rows)
         away = dtype(1000.0)
-        kernel = GRID[name][0]._prepared(A + away)
+        kernel = GRID[name][0]._prepared((A + away).astype(float))
         expected = GRID[name][1]((A + away).astype(float), (B + away).astype(float))
         found = np.asarray(kernel(give(A + away), give(B + away)))
         np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype == np.float32 else 1e-10)
-        together = (kernel + Linear())._prepared(A + away).parts[0]
+        together = (kernel + Linear())._prepared((A + away).astype(float)).parts[0]
         assert together._shift is not None
 
     @pytest.mark.parametrize("name", RADIAL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -84,7 +85,7 @@ class FittedDictionary:
         """The encoder of signals of a dtype, in NumPy or on a device."""
         if device is not None:
             return self._once((dtype, device), lambda: to_device(self.encoder(dtype).with_gram(), device))
-        return self._once(dtype, lambda: self._make_encoder(dtype))
+        return self._known.get(dtype) or self._once(dtype, lambda: self._make_encoder(dtype))
 
     def _make_encoder(self, dtype: np.dtype) -> Encoder:
         atoms, gram = self.atoms.astype(dtype, copy=False), self.gram
@@ -197,28 +198,25 @@ class FittedDictionary:
     def _explained_noise(self, noise: float, dtype: np.dtype) -> dict[int, float]:
         """What 0, 1, 2, ... atoms explain of noise, in units of its variance.
 
-        The best s of n vectors explain about ``s log(n)`` times that, or ``2 s log(n)`` if they are few. What kernel
-        methods reconstruct varies less. There it is measured: the covariance of noise, no larger than twice the spread
-        of the kernel vectors, with what these become once it is added (Efron, 2004). Half of it is added, because
-        signals are less regular than kernel vectors.
+        The best s of n vectors explain about ``s log(n)``, or ``2 s log(n)`` if they are few. Reconstructions by a
+        kernel vary less: there it is the covariance of noise, at most twice as large as kernel vectors vary, with what
+        these become once it is added (Efron, 2004), and half of that more, as signals vary more than kernel vectors.
         """
         encoder, decoder, penalty = self.encoder(dtype), self.find_decoder(dtype), max(1.0, np.log(self.n_atoms))
-        assert decoder is not None
         sizes = _sizes(encoder, self.n_features / (2.0 * penalty))
-        if self.feature_map.is_linear or not isinstance(self.feature_map, KernelMap):
+        if decoder is None or self.feature_map.is_linear or not isinstance(self.feature_map, KernelMap):
             return {size: min(size * penalty, self.n_features) for size in sizes}
-        vectors = self.feature_map.kernel_vectors
-        vectors = vectors[spread_indices(len(vectors), N_PROBES)].astype(dtype)
-        vectors = np.tile(vectors, (-(-N_PROBES // len(vectors)), 1))
+        vectors = self.feature_map.kernel_vectors.astype(dtype)
+        vectors = np.resize(vectors[spread_indices(len(vectors), N_PROBES)], (N_PROBES, self.n_features))
         noise = min(noise, 2.0 * float(vectors.std(axis=0, dtype=np.float64).max()) or noise)
-        probes = np.random.RandomState(0).standard_normal(vectors.shape).astype(dtype)
+        probes = np.asarray(np.random.RandomState(0).standard_normal(vectors.shape), dtype=dtype)
         both = np.concatenate([vectors + probes * dtype.type(noise), vectors - probes * dtype.type(noise)])
-        correlations, explained = encoder.correlate(both)[1], [0.0]
-        for size in sizes[1:]:
+        correlations, explained = encoder.correlate(both)[1], {0: 0.0}
+        for before, size in itertools.pairwise(sizes):
             codes = encoder.limited_to(size).codes(both, correlations=correlations)
             more, less = np.split(decoder(densify(codes, self.n_atoms)) / dtype.type(2.0 * noise), 2)
-            explained.append(max(explained[-1], 1.5 * float((probes * (more - less)).sum()) / len(vectors)))
-        return dict(zip(sizes, explained, strict=True))
+            explained[size] = max(explained[before], 1.5 * float((probes * (more - less)).sum()) / N_PROBES)
+        return explained
 
     def preimages(self, *, n_jobs: int | None = None) -> np.ndarray:
         """A signal (n, m) for each atom: its pre-image, or that of its negative, whichever comes closer."""

@@ -85,7 +85,7 @@ def offset_of(sample: np.ndarray) -> np.ndarray | None:
     """The centre (m,) of signals most of which are so far from zero that distances lose digits; None for others."""
     centre = centre_of(sample)
     with np.errstate(over="ignore"):
-        spread = float(np.median(squared_norms(sample - centre)))
+        spread = float(np.quantile(squared_norms(sample - centre), 0.9))
     return centre.astype(sample.dtype) if float(centre @ centre) > _OFFSET_RATIO * spread else None
 
 

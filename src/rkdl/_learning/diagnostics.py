@@ -95,15 +95,15 @@ def check_scales(kernel: Kernel, sample: np.ndarray) -> None:
     if len(columns) < 2:
         return
     levels = np.log10(spreads[:, columns])
-    high, low = levels.min(axis=0).argmax(), levels.max(axis=0).argmin()
-    ratio = levels[:, high].min() - levels[:, low].max()
+    high = levels.min(axis=0).argmax()
+    ratio = levels[:, high].min() - levels.max(axis=0).min()
     if ratio < 1.0 or np.abs(np.diff(levels, axis=1)).min(axis=0).max() < 0.5 * ratio:
         return
-    # Without numbers that differ between the folds of a cross-validation, so that it is shown once.
+    # The same text in the folds of a cross-validation, so that it is shown once.
     warn(
         f"The columns of X have different scales: column {columns[high]} (counted from 0) varies more than ten times "
-        f"as much as column {columns[low]}, so a few columns decide all distances. Scale the columns first, for "
-        f"example with scikit-learn's StandardScaler (--standardize on the command line)."
+        f"as much as others, so few columns decide all distances. Scale the columns first, for example with "
+        f"scikit-learn's StandardScaler (--standardize on the command line)."
     )
 
 

@@ -105,6 +105,9 @@ def learn(
         try:
             is_difference = not isinstance(dictionary.feature_map, LinearMap | GivenKernelMap)
             is_single = executor.signals.dtype == np.float32 and executor.signals.device is None
+            if is_difference and is_single and problem.energy == 0.0:
+                # Of a checkpoint that was complete.
+                problem.encode()
             is_small = not specification.pursuit.has_penalty and problem.model.objective < UNRESOLVED * problem.energy
             if is_difference and is_single and is_small:
                 encoder = dictionary.encoder(executor.signals.dtype).with_gram()

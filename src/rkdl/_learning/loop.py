@@ -31,7 +31,7 @@ class LearningProblem:
     a code of zeros (where they may be many; else 0); and `state()`, all of it as arrays for a file.
     """
 
-    energy: float  # of the signals, once they are coded
+    energy: float = 0.0  # of the signals, once they are coded
 
     def __init__(self, executor: Executor, model: Any) -> None:
         self.executor = executor

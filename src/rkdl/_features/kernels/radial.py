@@ -43,7 +43,8 @@ class Radial(WithWidth):
 
     def _prepared(self, sample: np.ndarray) -> Kernel:
         prepared = copy(super()._prepared(sample))
-        object.__setattr__(prepared, "_shift", offset_of(sample))
+        # Signals far from zero are worked with in float64; of others, only some kernel vectors may be there.
+        object.__setattr__(prepared, "_shift", offset_of(sample) if sample.dtype == np.float64 else None)
         return prepared
 
     def _centred(self, X: Array, Y: Array) -> tuple[Array, Array]:
