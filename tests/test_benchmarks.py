@@ -77,6 +77,7 @@ def test_data_of_many_kinds(run, tmp_path):
 
 def test_thresholds_of_the_detector(run):
     assert "| normal, 1 | 60 | " in run("threshold", "--seeds", "1", "--sizes", "60")
+    assert "| wine | 13 | " in run("explanations", "--seeds", "1")
 
 
 def test_recovery_of_planted_dictionaries(run):
