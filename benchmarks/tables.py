@@ -25,13 +25,15 @@ from sklearn.datasets import (
     load_iris,
     load_linnerud,
     load_wine,
+    make_classification,
     make_friedman1,
     make_friedman2,
     make_friedman3,
+    make_moons,
     make_regression,
     make_sparse_uncorrelated,
 )
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -41,6 +43,7 @@ from sklearn.svm import SVC, SVR
 
 from benchmarks.pages import put
 from rkdl import KDLClassifier, KDLRegressor
+from rkdl._applications.task_learning import smoothed
 
 PAGE = Path(__file__).parent.parent / "docs" / "classification-results.md"
 FOLDS, BINS = 3, 10
@@ -59,10 +62,13 @@ class Part(KDLClassifier):
             learning.rates[name][:] = 0.0
         return learning, unit
 
-    def _fit(self, *arguments: Any) -> None:
-        super()._fit(*arguments)
-        if self.readouts is not None:
-            self.readout_weights_ = np.array(self.readouts)
+    def _fit(self, signals: Any, labels: np.ndarray, weights: np.ndarray, rng: np.random.RandomState) -> None:
+        if self.readouts is None:
+            super()._fit(signals, labels, weights, rng)
+            return
+        targets = smoothed(labels, len(self.classes_), np.dtype(np.float32))
+        self._set(*self._learn(signals, self.gamma_, targets, weights, rng, "of all signals"), signals.dtype)
+        self.readout_weights_ = np.array(self.readouts)
 
 
 def part(held: tuple[str, ...] = (), readouts: tuple[float, float] | None = None) -> Callable[[int], Any]:
@@ -102,6 +108,38 @@ REGRESSION: dict[str, Callable[[int], Any]] = {
     "`make_friedman3`, noise 0.1": lambda seed: make_friedman3(600, noise=0.1, random_state=seed),
     "`make_regression`, 10 features, noise 20": lambda seed: make_regression(600, 10, noise=20.0, random_state=seed),
     "`make_sparse_uncorrelated`": lambda seed: make_sparse_uncorrelated(600, random_state=seed),
+}
+
+
+# Features of noise, and data with them: signals, targets and the number of features that matter, which are the first.
+NOISE_FEATURES = (20, 50, 100)
+
+
+def moons(noise: int, seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Two curved classes, which overlap a little."""
+    X, y = make_moons(600, noise=0.15, random_state=seed)
+    return (
+        np.hstack([StandardScaler().fit_transform(X), np.random.default_rng(seed).standard_normal((600, noise))]),
+        y,
+        2,
+    )
+
+
+def clusters(noise: int, seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Two classes of two clusters each, in five dimensions."""
+    options = {"n_informative": 5, "n_redundant": 0, "shuffle": False, "random_state": seed}
+    return *make_classification(600, 5 + noise, **options), 5
+
+
+def friedman(noise: int, seed: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """A function of five features."""
+    return *make_friedman1(600, 5 + noise, noise=0.5, random_state=seed), 5
+
+
+NOISY: dict[str, Callable[[int, int], Any]] = {
+    "`make_moons`, 2 features": moons,
+    "`make_classification`, 5 features": clusters,
+    "`make_friedman1`, 5 features": friedman,
 }
 
 
@@ -253,7 +291,33 @@ def regression(_: list[Table], seeds: int, jobs: int) -> Iterator[str]:
         yield f"| {name} | {' | '.join(f'{score:.3f}' for score in scores)} |"
 
 
-PARTS = {"tables": comparison, "ablation": ablation, "missing": missing, "regression": regression}
+def relevance(_: list[Table], seeds: int, jobs: int) -> Iterator[str]:
+    """Tables whose features are mostly noise: which share of those that matter have the largest relevance."""
+
+    def measure_share(load: Callable[[int, int], Any], noise: int, seed: int) -> list[float]:
+        X, y, count = load(noise, seed)
+        X, is_regression = StandardScaler().fit_transform(X), y.dtype.kind == "f"
+        own: Any = (KDLRegressor if is_regression else KDLClassifier)(random_state=seed)
+        forest: Any = (RandomForestRegressor if is_regression else RandomForestClassifier)(random_state=seed)
+        found = own.fit(X, y).feature_relevance_, forest.fit(X, y).feature_importances_
+        return [float(np.mean(np.argsort(-shares)[:count] < count)) for shares in found]
+
+    tasks = [(load, noise, seed) for load in NOISY.values() for noise in NOISE_FEATURES for seed in range(seeds)]
+    measured = Parallel(jobs)(delayed(measure_share)(*task) for task in tasks)
+    found = np.reshape(measured, (len(NOISY), len(NOISE_FEATURES), seeds, 2)).mean(axis=2)
+    yield f"| 600 signals | {' | '.join(f'{noise} of noise' for noise in NOISE_FEATURES)} |"
+    yield f"|---|{'---|' * len(NOISE_FEATURES)}"
+    for name, shares in zip(NOISY, found, strict=True):
+        yield f"| {name} | {' | '.join(f'{own:.2f} (forest {other:.2f})' for own, other in shares)} |"
+
+
+PARTS = {
+    "tables": comparison,
+    "ablation": ablation,
+    "missing": missing,
+    "relevance": relevance,
+    "regression": regression,
+}
 
 
 def main(argv: list[str] | None = None) -> None:

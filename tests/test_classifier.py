@@ -271,10 +271,12 @@ class TestStreams:
     def test_from_a_fitted_and_from_a_loaded_model(self, digits, plain, tmp_path):
         _, _, X_new, y_new = digits
         plain.save(tmp_path / "model.rkdl")
-        again = load(tmp_path / "model.rkdl")
-        for model in (again, pickle.loads(pickle.dumps(plain))):
+        found = []
+        for model in (load(tmp_path / "model.rkdl"), pickle.loads(pickle.dumps(plain))):
             model.partial_fit(X_new[:200], y_new[:200])
             assert model.score(X_new[200:], y_new[200:]) > plain.score(X_new[200:], y_new[200:]) - 0.02
+            found.append(model.decision_function(X_new))
+        np.testing.assert_array_equal(*found)
 
     def test_classes(self, blobs):
         X, y = blobs

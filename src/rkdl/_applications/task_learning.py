@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,7 +120,8 @@ class TaskLearning:
         )
         # One for each part of a batch; they are summed in the first.
         self._gradients = [gradient]
-        self._view()
+        self._gradient = gradient
+        self.parts, self.slopes, self.rates = (_views(flat, shapes) for flat in (self._vector, gradient, self._rates))
         self.rates["atoms"][:] = ATOM_STEP
         self.rates["log_gammas"][:] = GAMMA_STEP * min(1.0, MANY_FEATURES / n_features)
         self.parts["vectors"][:] = vectors
@@ -130,22 +131,6 @@ class TaskLearning:
         self.n_steps = 0
         self._unwhiten: Array = None
         self._factorise()
-
-    def _view(self) -> None:
-        self._gradient = self._gradients[0]
-        vectors = self._vector, self._gradient, self._rates
-        self.parts, self.slopes, self.rates = (_views(vector, self._shapes) for vector in vectors)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Copies of views would no longer be views.
-        views = "parts", "slopes", "rates", "backend", "_gradient", "_gradients"
-        return {name: value for name, value in vars(self).items() if name not in views}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.backend = backend_of(self._vector)
-        self._gradients = [self.backend.copy(self._vector)]
-        self._view()
 
     def start_atoms(self, examples: Examples, rng: np.random.RandomState) -> None:
         """Signals of each class as its first atoms, and random ones where there are too few."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from numbers import Integral, Real
@@ -161,7 +160,6 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self, signals: Drawn, gamma: float, targets: np.ndarray, weights: np.ndarray, rng: RandomState, name: str
     ) -> tuple[TaskLearning, Scaling, np.ndarray]:
         """A whole learning from these signals, and the mean losses of its passes over them."""
-        self.__dict__.pop("_learning", None)
         learning, scaling = self._start(signals, gamma, targets.shape[1], rng)
         examples = self._examples(signals, scaling, targets, weights)
         learning.start_atoms(examples, rng)
@@ -182,18 +180,15 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         The loss of a batch is that of the first pass, of signals that were not seen before.
         """
         rng = check_random_state(self.random_state)
-        known, device = vars(self).get("_learning", (None, None))
-        known = known if device == signals.device else None
-        if known is None and "n_iter_" in vars(self):
-            known = self._restored(signals.device, signals.shape[0])
-        elif known is None:
+        is_first = "n_iter_" not in vars(self)
+        if is_first:
             self.gamma_ = find_gamma(self.gamma, signals)
-            known = self._start(signals, self.gamma_, targets.shape[1], rng)
-            known[0].start_atoms(self._examples(signals, known[1], targets, weights), rng)
-        # A copy, so that a failure leaves the learning as it was.
-        learning, scaling = deepcopy(known)
-        self._learning = (learning, scaling), signals.device
+            learning, scaling = self._start(signals, self.gamma_, targets.shape[1], rng)
+        else:
+            learning, scaling = self._restored(signals.device, signals.shape[0])
         examples = self._examples(signals, scaling, targets, weights)
+        if is_first:
+            learning.start_atoms(examples, rng)
         batch = min(signals.shape[0], plan(signals.shape[0])[1])
         n_steps = -(-signals.shape[0] // batch)
         threads, count = resolve_threads(self.n_jobs), STREAM_PASSES * n_steps
@@ -211,6 +206,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         mean, scale = self._target_units()
         readout = self.dual_coef_ / scale, (self.intercept_ - mean) / scale, vars(self).get("components_")
         learning.restore(*placed(readout, device))
+        learning.parts["log_sharpness"][:] = float(np.log(vars(self).get("sharpness_", 1.0)))
         return learning, scaling
 
     @property
@@ -341,17 +337,17 @@ class Drawn(Signals):
 
     def __init__(self, signals: Signals, rows: np.ndarray) -> None:
         super().__init__(signals.data, signals.dtype, (len(rows), signals.shape[1]))
-        self.is_in_memory, self.device, self.result_device = signals.is_in_memory, signals.device, signals.result_device
+        self.device, self.is_in_memory = signals.device, signals.is_in_memory
         self._signals, self.rows = signals, rows
 
     def read(self, start: int, stop: int) -> Array:
-        return self.subset(np.arange(start, stop)).read(0, stop - start)
+        return self._signals.subset(self.rows[start:stop]).read(0, stop - start)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return self._signals.with_dtype(self.dtype).take(self.rows[indices])
+        return self._signals.take(self.rows[indices])
 
     def subset(self, indices: np.ndarray) -> Signals:
-        return self._signals.with_dtype(self.dtype).subset(self.rows[indices])
+        return self._signals.subset(self.rows[indices])
 
     def part(self, indices: np.ndarray) -> Drawn:
         """Some of the rows; nothing is copied."""
