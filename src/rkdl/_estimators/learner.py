@@ -327,19 +327,6 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
     return self
 
 
-def forget_decoder(self: Any) -> Any:
-    """Remove the decoder; with kernels "rbf" and "linear", signals can still be reconstructed without it.
-
-    Returns
-    -------
-    self : object
-        The estimator, without `decoder_` and `decoder_intercept_`.
-    """
-    for name in ("decoder_", "decoder_intercept_"):
-        self.__dict__.pop(name, None)
-    return self
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearner(Learner):
     """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
@@ -374,4 +361,3 @@ class KernelLearner(Learner):
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     fit_decoder = fit_decoder
-    forget_decoder = forget_decoder
