@@ -244,7 +244,7 @@ def clean_by_patches(digits: Digits, small: bool) -> Found:
     pictures["ORKDL"] = digits.joined(model.denoise(given, noise=NOISE))
     note = f"{n_atoms} atoms, gamma {gamma:g}, chosen on training images"
     rows.append(("ORKDL on patches, decoder", digits.error(pictures["ORKDL"]), note))
-    model.forget_decoder()
+    del model.decoder_, model.decoder_intercept_
     rows.append(("ORKDL on patches, fixed point", judge(model.denoise(given, noise=NOISE)), "the same model"))
 
     return rows, pictures

@@ -159,7 +159,8 @@ class TestDecoder:
         model = make(RKDL).fit(X)
         expected = model.denoise(X)
         assert not np.allclose(model.fit_decoder(X).denoise(X), expected)
-        np.testing.assert_array_equal(model.forget_decoder().denoise(X), expected)
+        del model.decoder_, model.decoder_intercept_
+        np.testing.assert_array_equal(model.denoise(X), expected)
         assert not hasattr(model, "decoder_intercept_")
 
     @every_decoded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,12 +28,6 @@ where, largest = map(_primitive, ("where", "largest"))
 def joined(parts: list[Array]) -> Array:
     """Arrays concatenated along their first axis."""
     return parts[0] if len(parts) == 1 else backend_of(parts[0]).xp.concatenate(parts)
-
-
-def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Stack arrays, each padded with zeros to the largest length of every axis."""
-    shape = np.max([array.shape for array in arrays], axis=0)
-    return np.stack([np.pad(own, [(0, n - k) for n, k in zip(shape, own.shape, strict=True)]) for own in arrays])
 
 
 def normalize_rows(rows: Array, otherwise: Array = None) -> Array:

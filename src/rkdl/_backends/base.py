@@ -144,28 +144,6 @@ class Backend(Protocol):
         """``exp(-gamma |x - y|^2)`` (c, n), as `exponents`."""
         return self.exp(self.exponents(rows, others, gamma))
 
-    def scaled_rbf(
-        self, rows: Array, others: Array, gamma: float, squares: Array, other_squares: Array
-    ) -> tuple[Array, Array]:
-        """RBF kernel values (c, n) divided by the largest of their row, and the logarithms (c,) of the largest.
-
-        `squares` are the squared norms. A logarithm is minus infinity, and the values are ones, where distances
-        overflow.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            exponents = self.product(rows, others)
-            exponents *= 2.0
-            exponents -= squares[:, None]
-            exponents -= other_squares
-            exponents *= gamma
-        self.xp.clip(exponents, None, 0.0, out=exponents)
-        logs = self.xp.amax(exponents, 1)
-        is_far = ~self.xp.isfinite(logs)
-        exponents[is_far] = logs[is_far] = 0.0
-        exponents -= logs[:, None]
-        logs[is_far] = -np.inf
-        return self.exp(exponents), logs
-
     def padded_gram(self, gram: Array) -> Array:
         """The inner products of all atoms as the pursuit reads them, prepared once for many chunks."""
         return gram

@@ -85,7 +85,7 @@ class FittedDictionary:
         """The encoder of signals of a dtype, in NumPy or on a device."""
         if device is not None:
             return self._once((dtype, device), lambda: to_device(self.encoder(dtype).with_gram(), device))
-        return self._once(dtype, lambda: self._make_encoder(dtype))
+        return self._known.get(dtype) or self._once(dtype, lambda: self._make_encoder(dtype))
 
     def _make_encoder(self, dtype: np.dtype) -> Encoder:
         atoms, gram = self.atoms.astype(dtype, copy=False), self.gram

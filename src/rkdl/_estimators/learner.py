@@ -327,19 +327,6 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
     return self
 
 
-def forget_decoder(self: Any) -> Any:
-    """Remove the decoder; with kernels "rbf" and "linear", signals can still be reconstructed without it.
-
-    Returns
-    -------
-    self : object
-        The estimator, without `decoder_` and `decoder_intercept_`.
-    """
-    for name in ("decoder_", "decoder_intercept_"):
-        self.__dict__.pop(name, None)
-    return self
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearner(Learner):
     """Base of the kernel methods, whose atoms are linear combinations of kernel vectors in feature space."""
@@ -367,11 +354,10 @@ class KernelLearner(Learner):
     def _features(self) -> FeatureChoice:
         parameters: Any = self
         vectors = parameters.kernel_vectors
-        count = parameters.n_kernel_vectors if isinstance(vectors, str) else len(np.atleast_1d(vectors))
+        count = parameters.n_kernel_vectors if isinstance(vectors, str) else (np.shape(vectors) or (1,))[0]
         count = max(KERNEL_VECTORS, self.n_components) if count is None else count
         n_nonzero = getattr(self, "linear_n_nonzero_coefs", DICTIONARY_NONZEROS)
         pursuit = Pursuit(n_nonzero, name="ols" if self.pursuit == "lasso" else self.pursuit)
         return KernelFeatures(self.kernel, self.gamma, self.degree, self.coef0, vectors, pursuit, count)
 
     fit_decoder = fit_decoder
-    forget_decoder = forget_decoder

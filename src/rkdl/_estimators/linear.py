@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rkdl._estimators.learner import Learner, fit_decoder, forget_decoder, partial_fit
+from rkdl._estimators.learner import Learner, fit_decoder, partial_fit
 from rkdl._learning.feature_choice import FeatureChoice, FourierFeatures, SignalFeatures
 
 
@@ -237,4 +237,3 @@ class FourierDL(Learner):
 
     partial_fit = partial_fit
     fit_decoder = fit_decoder
-    forget_decoder = forget_decoder

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,8 +24,6 @@ from rkdl._utils.text import shown
 from rkdl._utils.types import FLOATS, plain_scalar
 
 _PLAIN = (bool, int, float, str)
-# Steps that pipelines may have before the estimator.
-_SCALERS: dict[str, type] = {cls.__name__: cls for cls in (StandardScaler, RobustScaler, MinMaxScaler, MaxAbsScaler)}
 # Lists in a header: what they become, and what they hold.
 _LISTS: dict[str, tuple[Callable, Any]] = {
     "tuple": (tuple, _PLAIN),
@@ -35,6 +31,14 @@ _LISTS: dict[str, tuple[Callable, Any]] = {
     "dict": (lambda items: dict(zip(items[::2], items[1::2], strict=True)), _PLAIN),
     "names": (partial(np.array, dtype=object), str),
 }
+
+
+@cache
+def _scalers() -> dict[str, type]:
+    """Steps that pipelines may have before the estimator, imported when they are needed."""
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+    return {cls.__name__: cls for cls in (StandardScaler, RobustScaler, MinMaxScaler, MaxAbsScaler)}
 
 
 def save(self: Any, path: str | os.PathLike) -> None:
@@ -80,16 +84,16 @@ def save_model(model: Any, path: str | os.PathLike) -> None:
     True
     """
     arrays: dict[str, np.ndarray] = {}
-    *scalers, (name, last) = model.steps if isinstance(model, Pipeline) else [("", model)]
+    *scalers, (name, last) = getattr(model, "steps", [("", model)])
     check_is_fitted(last, "n_features_in_")
     last = as_fitted(last) if hasattr(last, "save") else last
     header = _encode_estimator(last, arrays) | {"name": name, "steps": []}
     header["attributes"] = _encode_attributes(last, "attribute", arrays)
     for number, (step, scaler) in enumerate(scalers):
-        if type(scaler) not in _SCALERS.values():
+        if type(scaler) not in _scalers().values():
             raise ValueError(
-                f"The step {step!r} of the pipeline is a {type(scaler).__name__}, and rkdl saves {', '.join(_SCALERS)} "
-                f"only: save the pipeline with skops."
+                f"The step {step!r} of the pipeline is a {type(scaler).__name__}, and rkdl saves "
+                f"{', '.join(_scalers())} only: save the pipeline with skops."
             )
         parameters, attributes = f"step.{number}.parameter", f"step.{number}.attribute"
         encoded = {
@@ -228,6 +232,8 @@ class _File(NamedTuple):
         model = self._fitted()
         if not scalers:
             return model
+        from sklearn.pipeline import Pipeline
+
         pipeline = Pipeline([*scalers, (str(self.header["name"]), model)])
         pipeline._validate_names([name for name, _ in pipeline.steps])
         # Of a file that was changed, the numbers may not fit each other.
@@ -247,7 +253,7 @@ class _File(NamedTuple):
     def _scaler(self, number: int, header: dict[str, Any]) -> tuple[str, Any]:
         """A step of a pipeline, with its name."""
         prefix, parameters = f"step.{number}", header["parameters"].items()
-        scaler = _SCALERS[header["scaler"]](
+        scaler = _scalers()[header["scaler"]](
             **{key: self._value(f"{prefix}.parameter.{key}", value) for key, value in parameters}
         )
         scaler._validate_params()

@@ -62,7 +62,8 @@ class Executor:
         self.bounds = list(bounds)
         self.n_jobs = n_jobs
         self._threads = 1
-        check_n_jobs(n_jobs)
+        if n_jobs is not None:
+            check_n_jobs(n_jobs)
         if len(self.bounds) > 1 and signals.device is None:
             # Signals that would fit in one chunk are faster in the calling thread, which need not wake others.
             n_bytes = signals.shape[0] * row_width * signals.dtype.itemsize

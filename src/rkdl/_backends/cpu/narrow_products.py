@@ -11,16 +11,19 @@ from numba import types
 from numba.core import cgutils
 
 from rkdl._backends.cpu.jit import compiled, intrinsic
-from rkdl._backends.cpu.vectors import FAST, INDEX, Vectors, data_of, emit_prefetch, width_of
+from rkdl._backends.cpu.vectors import FAST, INDEX, VECTOR_BYTES, Vectors, data_of, emit_prefetch, width_of
 
 # Rows and others whose inner products are computed together, in 24 of AVX-512's 32 registers.
 TILE_ROWS, TILE_OTHERS = 6, 4
 
 
 @intrinsic
-def _inner_products(typingctx, rows, row, others, other, products, ahead):
-    """Inner products of the rows from `row` on and the others from `other` on, one tile; prefetches rows `ahead`."""
-    signature = types.void(rows, types.int64, others, types.int64, products, types.int64)
+def _inner_products(typingctx, rows, row, others, other, products, ahead, step):
+    """Inner products of the rows from `row` on and the others from `other` on, one tile.
+
+    With every vector, two lines of the cache are prefetched, from the number `ahead` of the rows on, `step` apart.
+    """
+    signature = types.void(rows, types.int64, others, types.int64, products, types.int64, types.int64)
 
     def codegen(context, builder, sig, args):
         vectors = Vectors(context, builder, sig.args[0].dtype)
@@ -38,9 +41,11 @@ def _inner_products(typingctx, rows, row, others, other, products, ahead):
             builder.store(vectors.constant(0.0), slot)
         whole = builder.mul(builder.sdiv(size, lanes), lanes)
         with cgutils.for_range_slice(builder, ir.Constant(INDEX, 0), whole, lanes, INDEX) as (start, _):
-            for pointer in pointers(row_data, args[5], 2):
-                emit_prefetch(builder, pointer, start)
             factors = [vectors.load(pointer, start) for pointer in right]
+            offset = builder.mul(builder.sdiv(start, lanes), builder.mul(args[6], ir.Constant(INDEX, 2)))
+            place = builder.add(args[5], offset)
+            emit_prefetch(builder, row_data, place)
+            emit_prefetch(builder, row_data, builder.add(place, args[6]))
             for pointer, line in zip(left, slots, strict=True):
                 numbers = vectors.load(pointer, start)
                 for factor, slot in zip(factors, line, strict=True):
@@ -74,9 +79,13 @@ def multiply_narrow(rows, others, products):
     The last tile overlaps the one before it where it must, and computes the same numbers again.
     """
     n_rows, n_others = products.shape
+    # The next rows, too short for the processor to foresee them, are spread over the tiles: all at once they would
+    # displace those in use.
+    size, n_tiles = rows.shape[1], -(-n_others // TILE_OTHERS)
+    part = TILE_ROWS * size // n_tiles
+    step = part * (VECTOR_BYTES // rows.itemsize) // (2 * size)
     for row in range(0, n_rows, TILE_ROWS):
-        for other in range(0, n_others, TILE_OTHERS):
-            first_row, first_other = min(row, n_rows - TILE_ROWS), min(other, n_others - TILE_OTHERS)
-            # Of the next tiles' rows, which are too short for the processor to foresee them.
-            ahead = min(row + TILE_ROWS + 2 * other // TILE_OTHERS % TILE_ROWS, n_rows - 2)
-            _inner_products(rows, first_row, others, first_other, products, ahead)
+        ahead = min(row + TILE_ROWS, n_rows - TILE_ROWS) * size
+        for tile in range(n_tiles):
+            other = min(tile * TILE_OTHERS, n_others - TILE_OTHERS)
+            _inner_products(rows, min(row, n_rows - TILE_ROWS), others, other, products, ahead + tile * part, step)

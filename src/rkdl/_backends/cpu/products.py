@@ -23,7 +23,8 @@ _SUMMED_ROWS = 1024
 def multiply(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``rows @ others.T`` (c, n) of rows (c, m) and finite others (n, m), C-contiguous."""
     if len(rows) < _SEVERAL:
-        return rows @ others.T
+        # Not `@`, whose check for overflow takes as long as the product of one row.
+        return rows.dot(others.T)
     if _suits_kernels(rows, others):
         width = whole_vectors(len(others), rows.dtype)
         if _is_worth(_share_of_columns(rows), len(others), width, 0):
