@@ -25,7 +25,6 @@ from rkdl.plotting import (
     KernelVectorsDisplay,
     ReconstructionDisplay,
     RecoveryDisplay,
-    ResidualsDisplay,
 )
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -201,7 +200,6 @@ class TestNames:
         (FeatureRelevanceDisplay, (), "no feature_relevance_: give a KDLClassifier"),
         (ErrorCurveDisplay, (), "no errors_: only single"),
         (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
-        (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
         (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
     ],
 )
@@ -241,17 +239,6 @@ def test_codes_are_grouped_by_label(model, digits, labels):
     np.testing.assert_array_equal(sparse.image_.get_array(), model.transform(X))
     with pytest.raises(ValueError, match="one label per signal"):
         CodesDisplay.from_estimator(model, X, y[:-1])
-
-
-def test_residuals(model, digits, labels):
-    residuals = model.reconstruction_error(digits)
-    display = ResidualsDisplay.from_estimator(model, digits, labels == 0, bins=10)
-    counts, edges = np.histogram(residuals[labels == 0], display.edges_)
-    np.testing.assert_allclose(display.shares_[1], counts / (labels == 0).sum())
-    assert (edges[0], edges[-1], len(edges)) == (residuals.min(), residuals.max(), 11)
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["False", "True"]
-    (shares,) = ResidualsDisplay.from_estimator(model, digits).shares_
-    assert shares.sum() == pytest.approx(1.0)
 
 
 def test_reconstructions(model, digits):

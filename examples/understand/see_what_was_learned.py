@@ -21,7 +21,6 @@ from rkdl.plotting import (
     ErrorCurveDisplay,
     KernelVectorsDisplay,
     ReconstructionDisplay,
-    ResidualsDisplay,
 )
 
 plt.style.use("rkdl.figures")
@@ -59,7 +58,11 @@ plt.show()
 zeros = RKDL(n_components=20, random_state=0).fit(X[y == 0])
 classifier = KDLClassifier(random_state=0).fit(X[::2], y[::2])
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.6))
-ResidualsDisplay.from_estimator(zeros, X, ["zero" if digit == 0 else "another digit" for digit in y], ax=axes[0])
+for name, digits in (("zero", X[y == 0]), ("another digit", X[y != 0])):
+    shares = np.full(len(digits), 1.0 / len(digits))
+    axes[0].hist(zeros.reconstruction_error(digits), np.linspace(0.3, 1.0, 36), weights=shares, alpha=0.6, label=name)
+axes[0].set(xlabel="norm of the residual in feature space", ylabel="share of the digits")
+axes[0].legend()
 ConfusionMatrixDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1], cmap="Blues", colorbar=False)
 plt.show()
 

@@ -8,7 +8,7 @@ take the place of an estimator: what its last step learned is shown in the units
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
-from rkdl.plotting._codes import CodesDisplay, ResidualsDisplay
+from rkdl.plotting._codes import CodesDisplay
 from rkdl.plotting._curves import ErrorCurveDisplay, ExplanationDisplay, FeatureRelevanceDisplay, RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
@@ -21,5 +21,4 @@ __all__ = [
     "KernelVectorsDisplay",
     "ReconstructionDisplay",
     "RecoveryDisplay",
-    "ResidualsDisplay",
 ]
