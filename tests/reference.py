@@ -290,58 +290,53 @@ def kdl_aksvd_update(Z: np.ndarray, A: np.ndarray, K: np.ndarray) -> tuple[np.nd
     return A, Z
 
 
-MOMENTUM, MARGIN = 0.8, 2.0
+MOMENTUM, ALIKE = 0.8, 0.85
 SWEEPS = {"momentum": gram_update, "gram": gram_update, "aksvd": aksvd_update}
 KDL_SWEEPS = {"momentum": kdl_gram_update, "gram": kdl_gram_update, "aksvd": kdl_aksvd_update}
 
 
-def shared_directions(G: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Directions that the residuals with inner products G (N, N) share, as combinations (count, N), and their gains.
+def shared_directions(L, explained, residuals, M, count, seed):
+    """Main directions (count, p) of groups of what codes with one atom less leave, L (N, p).
 
-    Pivots are drawn one after another with the probability of what the earlier ones left of a residual; each residual
-    belongs to the pivot on whose line its projection is longest. A direction is the sum of its residuals, each times
-    that projection, and its gain the sum of their squared projections onto it.
+    Groups begin with signals that are drawn by their residuals; each signal belongs to the direction on whose line its
+    projection is longest, if it explains more than its last atom did.
     """
-    rng = np.random.RandomState(0)
-    left, columns, pivots = np.diag(G).copy(), [], []
-    for _ in range(count):
-        left[left < np.finfo(float).eps ** 0.75 * np.diag(G)] = 0.0
-        pivot = rng.choice(len(G), p=left / left.sum())
-        column = G[pivot] - sum(c[pivot] * c for c in columns)
-        columns.append(column / np.sqrt(column[pivot]))
-        left = left - columns[-1] ** 2
-        left[pivot] = 0.0
-        pivots.append(pivot)
-    W, members = np.zeros((count, len(G))), []
-    for t in range(len(G)):
-        projections = [G[t, pivot] / np.sqrt(G[pivot, pivot]) for pivot in pivots]
-        members.append(int(np.argmax(np.abs(projections))))
-        W[members[t], t] = projections[members[t]]
-    gains = np.zeros(count)
-    for k in range(count):
-        W[k] = W[k] / np.sqrt(W[k] @ G @ W[k])
-        for t in range(len(G)):
-            gains[k] += (G[t] @ W[k]) ** 2 if members[t] == k else 0.0
-    return W, gains
+    drawn = np.random.RandomState(seed).choice(len(L), count, replace=False, p=residuals / residuals.sum())
+    directions = normalise(L[drawn], M)
+    for _ in range(2):
+        W = np.zeros((len(L), count))
+        for t, projections in enumerate(L @ M @ directions.T):
+            k = np.argmax(np.abs(projections))
+            W[t, k] = projections[k] if projections[k] ** 2 > explained[t] else 0.0
+        directions = normalise(W.T @ L, M)
+    return directions
 
 
-def replace_useless(A, Z, codes, F, M):
-    """Atoms to replace, and what by: directions of the residuals that explain more than the atom does alone.
+def replace_useless(A, F, M, n_nonzero_coefs, residual_tol, kind, seed):
+    """Atoms to replace, and what by: directions that signals would miss more, coded with atoms and directions."""
+    Y = np.array([solve(M, f) for f in F])
+    squares = np.sum(Y * F, axis=1)
 
-    Z are the codes of the sweep, `codes` those against the atoms A (n, p).
-    """
-    residuals = np.array([solve(M, f) for f in F]) - codes @ A
-    W, gains = shared_directions(residuals @ M @ residuals.T, min(-(-len(A) // 5), len(F) // 5))
-    cosines = A @ M @ A.T
-    np.fill_diagonal(cosines, 0.0)
-    left, replaced, rows = list(range(len(A))), [], []
-    for k in np.argsort(-gains):
-        uses = [np.sum(Z[:, j] ** 2) * (1.0 - np.max(cosines[j, left] ** 2)) for j in left]
-        if gains[k] <= MARGIN * min(uses):
-            break
-        replaced.append(left.pop(int(np.argmin(uses))))
-        rows.append(W[k] @ residuals)
-    return replaced, np.array(rows).reshape(len(rows), A.shape[1])
+    def left_by(A, n_nonzero):
+        L = Y - encode(F, A, M, squares, n_nonzero, residual_tol, kind) @ A if n_nonzero else Y
+        return L, np.einsum("tp,pq,tq->t", L, M, L)
+
+    L, left = left_by(A, n_nonzero_coefs - 1)
+    residuals = np.minimum(left_by(A, n_nonzero_coefs)[1], left)
+    residuals[residuals <= 1e3 * np.finfo(float).eps * squares.mean()] = 0.0
+    count, n = min(-(-len(A) // 5), len(F) // 5), len(A)
+    both = np.vstack([A, shared_directions(L, left - residuals, residuals, M, count, seed)])
+    total, uses, dropped = left_by(both, n_nonzero_coefs)[1].sum(), np.zeros(len(both)), []
+    for j in range(len(both)):
+        without = both.copy()
+        without[j] = 0.0
+        uses[j] = max(0.0, left_by(without, n_nonzero_coefs)[1].sum() - total)
+    while len(dropped) < count and np.isfinite(uses.min()):
+        dropped.append(int(np.argmin(uses)))
+        uses[(both @ M @ both[dropped[-1]]) ** 2 > ALIKE] = uses[dropped[-1]] = np.inf
+    old = [j for j in dropped if j < n]
+    new = [j for j in range(n, len(both)) if j not in dropped][: len(old)]
+    return old[: len(new)], both[new]
 
 
 def kernel_trace(Y: np.ndarray, name: str, gamma: float, degree: int, coef0: float) -> float:
@@ -495,15 +490,15 @@ def alternate(A, code, update, measure, n_iter, advance=None):
     return Fit(*best, errors[: int(np.argmin(errors)) + 1], update_errors)
 
 
-def momentum(code: Callable, F: np.ndarray, M: np.ndarray) -> Callable:
+def momentum(F: np.ndarray, M: np.ndarray, *pursuit) -> Callable:
     """`advance` of atom_update="momentum": atoms go on by a share of their change, and useless ones are replaced."""
 
     def advance(A, earlier, Z, number):
         swept = A
         if earlier is not None:
             A = normalise(A + MOMENTUM * (A - earlier), M)
-        if number in range(2, 20, 5):
-            replaced, rows = replace_useless(A, Z, code(A), F, M)
+        if number in (2, 8):
+            replaced, rows = replace_useless(A, F, M, *pursuit, number)
             A, swept = A.copy(), swept.copy()
             A[replaced] = swept[replaced] = rows
         return A, swept
@@ -521,7 +516,7 @@ def learn(F, M, squared_norms, A0, n_nonzero_coefs, n_iter, kind, update, residu
     def measure(A, Z):
         return error(objective(trace, Z, F, A, M), len(F), n_features)
 
-    advance = momentum(code, F, M) if update == "momentum" else None
+    advance = momentum(F, M, n_nonzero_coefs, residual_tol, kind) if update == "momentum" else None
     return alternate(normalise(A0, M), code, lambda Z, A: sweep(Z, F, A, M), measure, n_iter, advance)
 
 
@@ -564,7 +559,7 @@ def kdl(K, A0, n_nonzero_coefs, n_iter, kind="ols", update="gram", residual_tol=
     def measure(A, Z):
         return error(objective(np.trace(K), Z, K, A, K), N, m)
 
-    advance = momentum(code, K, K) if update == "momentum" else None
+    advance = momentum(K, K, n_nonzero_coefs, residual_tol, kind) if update == "momentum" else None
     return alternate(normalise(A0, K), code, lambda Z, A: sweep(Z, A, K), measure, n_iter, advance)
 
 

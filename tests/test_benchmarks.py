@@ -75,39 +75,27 @@ def test_data_of_many_kinds(run, tmp_path):
     assert run("any_data", "--load", file, "--check") == printed
 
 
-def test_thresholds_of_the_detector(run):
-    assert "| normal, 1 | 60 | " in run("threshold", "--seeds", "1", "--sizes", "60")
-
-
-def test_recovery_of_planted_dictionaries(run):
-    printed = run("recovery", "--small", "--seeds", "1")
-    assert "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | " in printed
-
-
-def test_versions_side_by_side(run):
-    """A version beside itself has the same errors."""
-    printed = run("versions", str(ROOT), "--groups", "kinds", "--small", "--seeds", "1")
-    assert "| moons | DL | +0.00% | " in printed
-
-
-def test_level_of_noise(run):
-    assert check_tables(run("denoising", "--only", "noise", "--small")) > 2
+@pytest.mark.parametrize(
+    ("command", "row"),
+    [
+        ("threshold --seeds 1 --sizes 60", "| normal, 1 | 60 | "),
+        ("explanations --seeds 1", "| wine | 13 | "),
+        ("recovery --small --seeds 1", "| 8 x 12, s = 2, 300 signals, 20 dB | rkdl, DL | "),
+        # A version beside itself has the same errors.
+        (f"versions {ROOT} --groups kinds --small --seeds 1", "| moons | DL | +0.00% | "),
+        ("denoising --only noise --small", "|"),
+    ],
+)
+def test_tables(run, command, row):
+    name, *arguments = command.split()
+    assert row in run(name, *arguments)
 
 
 def test_cases_of_the_gpu(tmp_path):
     """On the CPU, with small inputs."""
     pytest.importorskip("torch")
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu",
-        "--small",
-        "--device",
-        "cpu",
-        "--no-tests",
-        "--out",
-        str(tmp_path),
-    ]
+    options = ["--small", "--device", "cpu", "--no-tests", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.gpu", *options]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     cases = json.loads((tmp_path / "gpu.json").read_text())["cases"]
     values = [row["figures"]["value"] for case in cases.keys() - {"long"} for row in cases[case]]

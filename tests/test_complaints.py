@@ -233,22 +233,6 @@ class TestNormOfTheAtoms:
         np.testing.assert_allclose(errors, np.linalg.norm(features - codes @ atoms, axis=1), atol=1e-6)
 
 
-class TestNotANumber:
-    """NaN passes through encoders without a word."""
-
-    @pytest.mark.parametrize("n_jobs", [1, 2])
-    def test_in_any_chunk(self, n_jobs):
-        X = signals(3000)
-        model = make(DL, n_jobs=n_jobs).fit(X)
-        for row in (0, 1500, 2999):
-            bad = X.copy()
-            bad[row, 2] = np.nan
-            with pytest.raises(ValueError, match=r"NaN|not finite"):
-                sparse_encode(bad, model.components_, n_jobs=n_jobs)
-            with pytest.raises(ValueError, match="NaN"):
-                model.transform(bad)
-
-
 class TestDefaultSparsity:
     """A default sparsity that raises an error on its own defaults."""
 

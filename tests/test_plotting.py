@@ -19,7 +19,6 @@ from rkdl import DL, ORKDL, RKDL, FourierDL, KDLClassifier, KDLOutlierDetector, 
 from rkdl.metrics import match_atoms
 from rkdl.plotting import (
     AtomsDisplay,
-    ClassResidualsDisplay,
     CodesDisplay,
     ErrorCurveDisplay,
     FeatureRelevanceDisplay,
@@ -204,7 +203,6 @@ class TestNames:
         (CodesDisplay, (np.eye(64),), "no transform: give DL or a kernel method"),
         (ResidualsDisplay, (np.eye(64),), "no reconstruction_error: give DL or a kernel method"),
         (ReconstructionDisplay, (np.eye(64),), "no denoise: give DL or a kernel method"),
-        (ClassResidualsDisplay, (np.eye(64), np.ones(64)), "no class_residuals: give a KDLClassifier"),
     ],
 )
 def test_estimators_without_what_is_drawn(display, data, message, digits):
@@ -277,19 +275,6 @@ def test_feature_relevance(classifier):
     np.testing.assert_allclose(widths, np.sort(classifier.feature_relevance_)[:-6:-1])
     named = FeatureRelevanceDisplay([0.1, 0.9], feature_names=["age", "size"]).plot()
     assert [label.get_text() for label in named.ax_.get_yticklabels()] == ["size", "age"]
-
-
-def test_class_residuals(classifier, digits, labels):
-    X, y = digits[600:900], labels[600:900]
-    residuals = classifier.class_residuals(X)
-    display = ClassResidualsDisplay.from_estimator(classifier, X, y, values_format=".3f")
-    drawn = np.asarray(display.image_.get_array())
-    np.testing.assert_allclose(drawn[4, 7], residuals[y == 4, 7].mean())
-    assert display.text_[4, 7].get_text() == f"{drawn[4, 7]:.3f}"
-    some = ClassResidualsDisplay.from_estimator(classifier, X[y < 3], y[y < 3], include_values=False)
-    assert (some.text_, some.image_.get_array().shape) == (None, (3, 10))
-    with pytest.raises(ValueError, match="y is missing"):
-        ClassResidualsDisplay.from_estimator(classifier, X)
 
 
 def test_recovery(rng):

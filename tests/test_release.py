@@ -49,12 +49,7 @@ def test_python_versions_are_tested():
 
 
 def test_oldest_dependencies():
-    text = '[project]\ndependencies = ["a>=1.2"]\n[project.optional-dependencies]\nx = ["b[c]>=3", "d>=0.9,<2"]\n'
-    assert oldest.oldest(["x"], text) == ["a==1.2", "b==3", "d==0.9"]
-    with pytest.raises(ValueError, match="'e' has no lower bound"):
-        oldest.oldest([], '[project]\ndependencies = ["e"]\n')
-    pins = oldest.oldest([], oldest.PYPROJECT.read_text())
-    assert len(pins) == len(PROJECT["dependencies"])
+    assert len(oldest.oldest([], oldest.PYPROJECT.read_text())) == len(PROJECT["dependencies"])
 
 
 def test_this_version_has_a_section_or_is_unreleased():

@@ -245,7 +245,7 @@ class Short(Rows):
     """Returns one row less than requested, except at the start."""
 
     def __getitem__(self, rows):
-        return super().__getitem__(rows)[: -1 if rows.start else None]
+        return super().__getitem__(rows)[:-1]
 
 
 def test_a_source_of_masked_rows(X):

@@ -10,13 +10,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits, make_moons
 from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.metrics import ConfusionMatrixDisplay
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from rkdl import DL, ORKDL, RKDL, KDLClassifier, KDLOutlierDetector
 from rkdl.plotting import (
     AtomsDisplay,
-    ClassResidualsDisplay,
     CodesDisplay,
     ErrorCurveDisplay,
     KernelVectorsDisplay,
@@ -55,13 +55,12 @@ plt.show()
 
 # %%
 # A dictionary learned from zeros represents zeros well and other digits badly, which is the idea behind outlier
-# detection and classification. The right panel shows the mean residual of the digits of each class under the dictionary
-# of each class of a classifier.
+# detection and classification. The right panel is scikit-learn's display of the predictions of a classifier.
 zeros = RKDL(n_components=20, random_state=0).fit(X[y == 0])
 classifier = KDLClassifier(random_state=0).fit(X[::2], y[::2])
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.6))
 ResidualsDisplay.from_estimator(zeros, X, ["zero" if digit == 0 else "another digit" for digit in y], ax=axes[0])
-ClassResidualsDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1])
+ConfusionMatrixDisplay.from_estimator(classifier, X[1::2], y[1::2], ax=axes[1], cmap="Blues", colorbar=False)
 plt.show()
 
 # %%

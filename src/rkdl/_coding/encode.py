@@ -252,7 +252,7 @@ def _limits(
     residual_tol: Any, rtol: float | None, squared_norms: Callable[[], np.ndarray]
 ) -> tuple[np.ndarray | None, float | None, float | None]:
     """The tolerances; with one per signal, squared norms (n_signals,) less these, so that nothing more may be left."""
-    if np.ndim(residual_tol) == 0:
+    if residual_tol is None or np.ndim(residual_tol) == 0:
         return None, residual_tol, rtol
     own = check_array(host(residual_tol), dtype=np.float64, ensure_2d=False, input_name="residual_tol")
     squares = squared_norms()

@@ -62,10 +62,11 @@ class Pursuit(NamedTuple):
 
     def on(self, backend: Backend, **options: Any) -> partial[tuple[ChunkCodes, Array]]:
         """``pursue`` of a backend with these rules and further arguments: codes and squared residuals (c,)."""
-        rules = self._asdict()
-        rules |= {"pursuit": rules.pop("name"), **options}
-        rtol = rules.pop("rtol")
-        return partial(backend.pursue, **rules) if rtol == 0.0 else partial(_pursue_relative, backend, rtol, **rules)
+        rules: dict[str, Any] = {"n_nonzero": self.n_nonzero, "residual_tol": self.residual_tol, "pursuit": self.name}
+        rules |= {"positive": self.positive, "alpha": self.alpha, "l2": self.l2, **options}
+        if self.rtol == 0.0:
+            return partial(backend.pursue, **rules)
+        return partial(_pursue_relative, backend, self.rtol, **rules)
 
     def penalty(self, codes: ChunkCodes, weighted: ChunkCodes | None = None) -> Any:
         """Twice the penalties of codes, which are times the weights of signals; `weighted` are times their roots."""

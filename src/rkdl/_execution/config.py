@@ -108,9 +108,9 @@ def chunk_bounds(n_signals: int, row_width: int, itemsize: int, device: Any = No
     if device is not None and device.type == "cuda":
         step = BLOCK_ROWS * max(LEAST_BLOCKS, GPU_CHUNK_BYTES // (row_width * itemsize * BLOCK_ROWS))
         return list(itertools.pairwise([*range(0, n_signals, step), n_signals]))
-    if n_signals <= SMALLEST_CHUNK:
-        return [(0, n_signals)]
     rows = CHUNK_BYTES // max(1, row_width * itemsize)
+    if n_signals <= max(min(rows, LARGEST_CHUNK), SMALLEST_CHUNK):
+        return [(0, n_signals)]
     rows = min(max(rows, SMALLEST_CHUNK), LARGEST_CHUNK)
     rows = min(rows, max(SMALLEST_CHUNK, -(-n_signals // 8)))
     n_chunks = max(1, -(-n_signals // rows))

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from rkdl._backends.arrays import host
+from rkdl._backends.base import backend_of
+from rkdl._coding.encoder import Pursuit
 from rkdl._execution.executor import Executor
 from rkdl._learning.chunk_tasks import ChunkState
-from rkdl._learning.initial_atoms import draw_pivots
+from rkdl._utils.types import Array
 
-# Most atoms replaced at once, besides a fifth of all; residuals per direction that may replace one; fewest residuals.
-MOST_REPLACED, RESIDUALS_PER_DIRECTION, FEWEST_RESIDUALS = 200, 5, 250
-# A direction must explain this many times as much as the atom that it replaces: codes adapt to the other atoms.
-MARGIN = 2.0
+# Most atoms replaced at once, besides a fifth of all, and most whose use is found out; signals per direction that may
+# replace one; how often a direction is computed anew.
+MOST_REPLACED, MOST_TRIED, SIGNALS_PER_DIRECTION, REFINEMENTS = 200, 400, 5, 2
+# How often an atom is used by the signals that are looked at, on average, and how many these are.
+USES_PER_ATOM, FEWEST_SIGNALS, MOST_SIGNALS = 45, 250, 10_000
+# Atoms whose squared cosine is above this may stand for one another.
+ALIKE = 0.85
 
 
 class WorstSignals(NamedTuple):
@@ -69,113 +74,141 @@ def first_distinct(
     return chosen
 
 
-class ResidualProducts(Protocol):
-    """Inner products of the residuals of t signals, a matrix G (t, t)."""
+class Sample(NamedTuple):
+    """Some of the signals, as their inner products with one another and with n atoms, all of one dtype.
 
-    def diagonal(self) -> np.ndarray:
-        """Squared norms of the residuals."""
+    ``products(W, B)`` are those of the signals (t, k), and of the atoms (n, k), with the combinations ``W'Y - B'A`` of
+    signals and atoms, for weights W (t, k) and B (n, k).
+    """
 
-    def column(self, i: int) -> np.ndarray:
-        """Column i of G."""
+    correlations: Array  # of signals and atoms (t, n)
+    gram: Array
+    squared_norms: Array
+    products: Callable[[Array, Array], tuple[Array, Array]]
+    weights: np.ndarray  # how much every signal counts (t,)
 
-    def times(self, combinations: np.ndarray) -> np.ndarray:
-        """G times combinations (t, k)."""
+    @classmethod
+    def of_rows(cls, rows: Array, atoms: Array, weights: np.ndarray) -> Sample:
+        """The sample of signals that are given as rows (t, r), with atoms (n, r)."""
+        backend = backend_of(rows)
 
+        def products(weights: Array, mixes: Array) -> tuple[Array, Array]:
+            found = weights.T @ rows - mixes.T @ atoms
+            return rows @ found.T, atoms @ found.T
 
-class ProductsOfRows(NamedTuple):
-    """Inner products of residuals that are given as rows (t, r)."""
-
-    rows: np.ndarray
-
-    def diagonal(self) -> np.ndarray:
-        return np.einsum("ij,ij->i", self.rows, self.rows)
-
-    def column(self, i: int) -> np.ndarray:
-        return self.rows @ self.rows[i]
-
-    def times(self, combinations: np.ndarray) -> np.ndarray:
-        return self.rows @ (self.rows.T @ combinations)
+        norms = backend.squared_norms(rows)
+        return cls(backend.product(rows, atoms), backend.product(atoms, atoms), norms, products, weights)
 
 
-class GivenProducts(NamedTuple):
-    """Inner products of residuals that are given as a matrix."""
+class Directions(NamedTuple):
+    """Directions d of unit norm, the columns of ``W'Y - B'A``, and their inner products with signals and atoms."""
 
-    matrix: np.ndarray
-
-    def diagonal(self) -> np.ndarray:
-        return self.matrix.diagonal().clip(min=0.0)
-
-    def column(self, i: int) -> np.ndarray:
-        return self.matrix[i]
-
-    def times(self, combinations: np.ndarray) -> np.ndarray:
-        return self.matrix @ combinations
+    weights: Array  # W (t, k)
+    mixes: Array  # B (n, k)
+    of_signals: Array  # (t, k)
+    of_atoms: Array  # (n, k)
+    gram: Array  # (k, k)
 
 
 class Replacements(NamedTuple):
-    """Atoms (k,) to be replaced, each by a combination (k, t) of residuals that has unit norm."""
+    """Atoms (k,) to be replaced, each by a combination of signals (k, t) minus one of the atoms (k, n)."""
 
     atoms: np.ndarray
-    combinations: np.ndarray
+    combinations: Array
+    mixes: Array
 
 
-def sample_size(n_atoms: int) -> int:
-    """Number of signals whose residuals are looked at."""
-    return max(FEWEST_RESIDUALS, RESIDUALS_PER_DIRECTION * _most_replaced(n_atoms))
+def sample_size(n_atoms: int, n_nonzero: int) -> int:
+    """Number of signals that are looked at."""
+    return min(max(FEWEST_SIGNALS, USES_PER_ATOM * n_atoms // n_nonzero), MOST_SIGNALS)
 
 
-def _most_replaced(n_atoms: int) -> int:
-    return min(MOST_REPLACED, -(-n_atoms // 5))
+def find_replacements(sample: Sample, pursuit: Pursuit, seed: int, least: np.ndarray | float = 0.0) -> Replacements:
+    """Atoms that signals miss less than they would miss directions which their residuals share.
 
-
-def find_replacements(residuals: ResidualProducts, code_gram: np.ndarray, cosines: np.ndarray) -> Replacements:
-    """Atoms that explain less of some signals than directions which the residuals of these signals share.
-
-    A direction is the main one of the residuals that are closest to it, up to the sign, among a few that are drawn by
-    randomly pivoted Cholesky. What an atom explains that no other one could is about ``S_jj (1 - c^2)``, where
-    ``S = Z'Z`` is of the codes of as many signals, and c the largest of the atom's `cosines` with others: little for
-    duplicates, mixtures and atoms that are hardly used.
+    The signals are coded with atoms and directions together. The use of either is by how much the error grows where its
+    signals are coded without it, at least `least` for an atom; those of the least use give way. This finds duplicates
+    and mixtures, which other atoms can stand for, however large their coefficients are.
     """
-    squares = residuals.diagonal()
-    count = min(_most_replaced(len(cosines)), len(squares) // RESIDUALS_PER_DIRECTION)
-    pivots = draw_pivots(squares, residuals.column, count, np.random.RandomState(0))
-    if not pivots:
-        return Replacements(np.empty(0, dtype=np.intp), np.empty((0, len(squares))))
-    projections = np.stack([residuals.column(i) / np.sqrt(squares[i]) for i in pivots], axis=1)
-    # Every residual counts for the direction that it is closest to.
-    rows, closest = np.arange(len(squares)), np.abs(projections).argmax(axis=1)
-    combinations = np.zeros_like(projections)
-    combinations[rows, closest] = projections[rows, closest]
-    products = residuals.times(combinations)
-    norms = np.einsum("tk,tk->k", combinations, products).clip(min=0.0) ** 0.5
-    norms[norms == 0.0] = np.inf
-    gains = np.bincount(closest, (products[rows, closest] / norms[closest]) ** 2, len(pivots))
-    best = np.argsort(-gains, kind="stable")
-    worst = _least_useful(code_gram.diagonal(), cosines, gains[best])
-    chosen = best[: len(worst)]
-    return Replacements(worst, (combinations[:, chosen] / norms[chosen]).T)
+    n_atoms, gram, correlations = len(sample.gram), sample.gram, sample.correlations
+    found = _shared_directions(sample, pursuit, seed, float(np.min(least)))
+    if found is None:
+        return Replacements(np.empty(0, dtype=np.intp), correlations[:0] @ correlations.T, correlations[:0])
+    joined = backend_of(gram).xp.concatenate
+    gram = joined([joined([gram, found.of_atoms], 1), joined([found.of_atoms.T, found.gram], 1)])
+    extended = sample._replace(gram=gram, correlations=joined([correlations, found.of_signals], 1))
+    uses, cosines, dropped = _uses(extended, pursuit, n_atoms), host(gram) ** 2, list[int]()
+    uses[:n_atoms] = np.maximum(uses[:n_atoms], least)
+    while len(dropped) < len(found.gram) and np.isfinite(uses.min()):
+        dropped.append(int(uses.argmin()))
+        # What stands for an atom that leaves has to stay.
+        uses[cosines[dropped[-1]] > ALIKE] = uses[dropped[-1]] = np.inf
+    atoms = [j for j in dropped if j < n_atoms]
+    kept = [k for k in range(len(found.gram)) if n_atoms + k not in dropped][: len(atoms)]
+    return Replacements(np.array(atoms[: len(kept)], dtype=np.intp), found.weights.T[kept], found.mixes.T[kept])
 
 
-def _least_useful(energies: np.ndarray, cosines: np.ndarray, gains: np.ndarray) -> np.ndarray:
-    """Atoms of the least use, one after another as long as the next one's use is below the next gain.
+def _shared_directions(sample: Sample, pursuit: Pursuit, seed: int, least: float) -> Directions | None:
+    """Directions that explain more of some signals than the last atom of their codes; None if none explains `least`.
 
-    Of several atoms that are alike one stays, as each is compared only with atoms that are left.
+    They are the main ones of groups of what codes with one atom less leave. Groups begin with signals that are drawn by
+    their residuals; a signal joins the closest.
     """
-    others, chosen = cosines**2, []
-    np.fill_diagonal(others, 0.0)
-    largest = others.max(axis=1)
-    uses = energies * (1.0 - largest).clip(min=0.0)
-    for gain in gains:
-        j = int(uses.argmin())
-        if not uses[j] < gain:
-            break
-        chosen.append(j)
-        changed = np.flatnonzero(others[:, j] == largest)
-        others[:, j] = 0.0
-        largest[changed] = others[changed].max(axis=1)
-        uses[changed] = energies[changed] * (1.0 - largest[changed]).clip(min=0.0)
-        uses[chosen] = np.inf
-    return np.array(chosen, dtype=np.intp)
+    correlations, gram, norms = sample[:3]
+    backend, n_atoms = backend_of(gram), len(gram)
+    shorter = {"n_nonzero": pursuit.n_nonzero - 1} if pursuit.n_nonzero > 1 else {"residual_tol": np.inf}
+    codes, left = pursuit._replace(**shorter).on(backend)(correlations, gram, norms)
+    fewer, squares = codes.dense(n_atoms), host(left).astype(np.float64)
+    residuals = np.minimum(host(pursuit.on(backend)(correlations, gram, norms)[1]), squares)
+    residuals[residuals <= rounding_level(host(left).dtype, float(host(norms).mean()))] = 0.0
+    explained, rows = squares - residuals, np.arange(len(squares))
+    shares = sample.weights * residuals
+    most = min(MOST_REPLACED, -(-n_atoms // 5))
+    count = min(most, len(rows) // SIGNALS_PER_DIRECTION, int(np.count_nonzero(shares)))
+    if count == 0:
+        return None
+
+    def directions(weights: np.ndarray) -> tuple[Directions, np.ndarray]:
+        """Those of these weights of what is left, and their products with it (t, k)."""
+        own = backend.as_like(weights, correlations)
+        mixes = fewer.T @ own
+        of_signals, of_atoms = sample.products(own, mixes)
+        of_left = of_signals - fewer @ of_atoms
+        lengths = host(own * of_left).sum(0).clip(min=0.0) ** 0.5
+        scales = backend.as_like(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0.0), correlations)
+        own, of_left = own * scales, of_left * scales
+        return Directions(own, mixes * scales, of_signals * scales, of_atoms * scales, own.T @ of_left), host(of_left)
+
+    drawn = np.random.RandomState(seed).choice(len(rows), size=count, replace=False, p=shares / shares.sum())
+    weights = (rows[:, None] == drawn).astype(np.float64)
+    for _ in range(REFINEMENTS):
+        projections = directions(weights)[1]
+        closest = np.abs(projections).argmax(axis=1)
+        own = projections[rows, closest]
+        gains = sample.weights * (own**2 - explained).clip(min=0.0)
+        weights = np.zeros_like(weights)
+        weights[rows, closest] = np.where(gains > 0.0, own * sample.weights, 0.0)
+    return directions(weights)[0] if np.bincount(closest, gains).max() > least else None
+
+
+def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
+    """By how much the error grows without each atom; infinite for those of the largest codes if `n_atoms` are many."""
+    correlations, gram, norms = sample[:3]
+    backend, uses = backend_of(gram), np.full(len(gram), np.inf)
+    pursue = pursuit.on(backend)
+    codes, residuals = pursue(correlations, gram, norms)
+    dense, left = host(codes.dense(len(gram))), host(residuals)
+    tried = np.argsort((dense[:, :n_atoms] ** 2).sum(0), kind="stable")[:MOST_TRIED]
+    gram = backend.padded_gram(backend.copy(gram))
+    for j in [*tried.tolist(), *range(n_atoms, len(uses))]:
+        users = np.flatnonzero(dense[:, j])
+        chosen = backend.from_host(users, gram)
+        own, row, column = correlations[chosen], backend.copy(gram[j]), backend.copy(gram[:, j])
+        own[:, j] = gram[j] = gram[:, j] = 0.0
+        without = host(pursue(own, gram, norms[chosen])[1])
+        gram[j], gram[:, j] = row, column
+        uses[j] = max(0.0, float((without - left[users]) @ sample.weights[users]))
+    return uses
 
 
 def worst_first(residuals: np.ndarray) -> np.ndarray:

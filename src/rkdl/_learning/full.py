@@ -25,8 +25,7 @@ from rkdl._execution.machine import physical_memory
 from rkdl._features.kernels import Kernel
 from rkdl._features.widths import spread_evenly, spread_indices
 from rkdl._learning.atom_replacement import (
-    MARGIN,
-    GivenProducts,
+    Sample,
     find_replacements,
     first_distinct,
     sample_size,
@@ -262,7 +261,7 @@ class FullProblem(LearningProblem):
         objective = self.sum_of(residuals) + self.penalty_of(chunks)
         self.model = self.model._replace(objective=objective, n_empty=sum(map(count_empty, chunks)))
 
-    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
+    def update(self, *, is_rise: bool = False, seed: int | None = None) -> None:
         model, n_atoms = self.model, len(self.model.atoms)
         chunks, self._coded = self._coded, None
         parts = [state.codes for state in chunks]
@@ -297,8 +296,8 @@ class FullProblem(LearningProblem):
         if momentum > 0.0 and not (is_rise or is_first):
             found = found.with_momentum(model.swept, momentum)
         n_replaced = self.replace_unused_atoms(chunks, used, found)
-        if replaces and self.atom_update.momentum > 0.0:
-            found = self.replace_useless_atoms(host(sweep.code_gram), found)
+        if seed is not None and self.atom_update.momentum > 0.0:
+            found = self.replace_useless_atoms(found, seed)
         self.model = self._without_cancellation(found)._replace(n_revived=model.n_revived + n_replaced)
 
     def _without_cancellation(self, model: FullModel) -> FullModel:
@@ -335,27 +334,26 @@ class FullProblem(LearningProblem):
             gram[j] = gram[:, j] = atoms @ correlations[:, j]
         return len(chosen)
 
-    def replace_useless_atoms(self, code_gram: np.ndarray, model: FullModel) -> FullModel:
-        """Replace atoms that explain less than a direction shared by residuals of a sample of the signals."""
-        size, n_atoms, dtype = self.kernel_rows.size, len(model.atoms), self.executor.signals.dtype
-        sample, factors = spread_evenly(self.executor.signals, sample_size(n_atoms))
-        columns, correlations = self.kernel_rows.columns(sample), model.correlations[sample]
-        gram, norms = cast(model.gram, dtype), self.squared_norms[sample]
-        codes = self.pursuit.on(backend_of(gram))(cast(correlations, dtype), gram, norms)[0]
-        dense, wide_gram = codes.dense(n_atoms, np.float64), host(model.gram)
-        represented = host(dense) @ host(correlations).T
-        products = host(columns[sample]) - represented - represented.T + host(dense) @ wide_gram @ host(dense).T
-        scaled = code_gram * (MARGIN * len(sample) / self.executor.signals.total)
-        found = find_replacements(GivenProducts(products * factors * factors.T), scaled, wide_gram)
+    def replace_useless_atoms(self, model: FullModel, seed: int) -> FullModel:
+        """Replace atoms by directions of more use to a sample of the signals, see `find_replacements`."""
+        dtype = self.executor.signals.dtype
+        size = sample_size(len(model.atoms), self.pursuit.n_nonzero)
+        sample, factors = spread_evenly(self.executor.signals, size)
+        columns = self.kernel_rows.columns(sample)
+        kernel, correlations, gram = columns[sample], cast(model.correlations[sample], dtype), cast(model.gram, dtype)
+
+        def products(weights: Any, mixes: Any) -> tuple[Any, Any]:
+            return kernel @ weights - correlations @ mixes, correlations.T @ weights - gram @ mixes
+
+        signals = Sample(correlations, gram, self.squared_norms[sample], products, factors[:, 0] ** 2)
+        found = find_replacements(signals, self.pursuit, seed)
         if len(found.atoms) == 0:
             return model
-        weighted = found.combinations * factors.T
-        combinations = backend_of(dense).from_host(weighted, dense)
-        codes_of = combinations @ dense
-        duals = np.zeros((size, len(found.atoms)))
-        np.add.at(duals, sample, weighted.T)
-        atoms = backend_of(dense).from_host(duals.T, dense) - codes_of @ cast(model.atoms, np.float64)
-        fresh = SweptAtoms(atoms, cast(columns, np.float64) @ combinations.T - model.correlations @ codes_of.T)
+        mixes, combinations = (cast(part, np.float64) for part in found[:0:-1])
+        duals = np.zeros((self.kernel_rows.size, len(found.atoms)))
+        np.add.at(duals, sample, host(combinations).T)
+        atoms = backend_of(mixes).from_host(duals.T, mixes) - mixes @ cast(model.atoms, np.float64)
+        fresh = SweptAtoms(atoms, cast(columns, np.float64) @ combinations.T - model.correlations @ mixes.T)
         both = SweptAtoms(copied(model.atoms), copied(model.correlations))
         for own in (both, model.swept):
             own.atoms[found.atoms] = backend_of(own.atoms).as_like(fresh.atoms, own.atoms)

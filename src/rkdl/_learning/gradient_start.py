@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rkdl._backends.arrays import cast, host, normalize_rows
-from rkdl._backends.base import ChunkCodes, backend_of
+from rkdl._backends.arrays import cast, normalize_rows
+from rkdl._backends.base import backend_of
 from rkdl._coding.encoder import Pursuit
-from rkdl._learning.atom_replacement import ProductsOfRows, find_replacements, sample_size
+from rkdl._learning.atom_replacement import Sample, find_replacements, sample_size
 from rkdl._utils.types import Array
 
 # Most steps, and the fewest that are worth it.
@@ -27,7 +27,7 @@ RATE = 0.3
 # Shares of the steps in which the step size rises at first and falls at the end.
 RISE, FALL = 0.1, 0.3
 # Steps between two replacements, of which there are none once the step size falls.
-INTERVAL = 20
+INTERVAL = 100
 DECAYS = 0.9, 0.999
 # Divided by instead of the norm of an atom that is zero.
 SHORTEST = 1e-12
@@ -60,25 +60,22 @@ def gradient_atoms(rows: Array, start: Array, pursuit: Pursuit, steps: int, rng:
     rates = backend.full((n_atoms * rows.shape[1],), RATE / rows.shape[1] ** 0.5, rows)
     size = batch_size(n_atoms, pursuit.n_nonzero)
 
-    def coded(count: int) -> tuple[ChunkCodes, Array]:
-        """Codes of signals drawn at random, and what they leave."""
-        batch = rows[backend.from_host(rng.randint(len(rows), size=count), rows)]
-        gram, norms = backend.product(atoms, atoms), backend.squared_norms(batch)
-        codes = pursuit.on(backend)(backend.product(batch, atoms), gram, norms)[0]
-        return codes, batch - codes.times(atoms)
+    def drawn(count: int) -> Array:
+        return rows[backend.from_host(rng.randint(len(rows), size=count), rows)]
 
     for step in range(1, steps + 1):
-        codes, residuals = coded(size)
-        gradient = codes.cross_products(residuals, n_atoms) * (-1.0 / size)
+        batch = drawn(size)
+        gram, norms = backend.product(atoms, atoms), backend.squared_norms(batch)
+        codes = pursuit.on(backend)(backend.product(batch, atoms), gram, norms)[0]
+        gradient = codes.cross_products(batch - codes.times(atoms), n_atoms) * (-1.0 / size)
         shares = [1.0 - decay**step for decay in DECAYS]
         rate = min(1.0, step / (RISE * steps), (steps - step + 1) / (FALL * steps))
         values, slopes, means, squares = (array.reshape(-1) for array in (atoms, gradient, first, second))
         backend.adam_step(values, slopes, means, squares, *DECAYS, rates, rate / shares[0], shares[1])
         atoms /= backend.row_norms(atoms).clip(min=SHORTEST)[:, None]
         if step % INTERVAL == 0 and step <= (1.0 - FALL) * steps:
-            codes, left = coded(sample_size(n_atoms))
-            residuals, cosines = (host(part).astype(np.float64) for part in (left, backend.product(atoms, atoms)))
-            found = find_replacements(ProductsOfRows(residuals), host(codes.gram(n_atoms)), cosines)
-            atoms[found.atoms] = backend.as_like(found.combinations @ residuals, rows)
+            batch = drawn(sample_size(n_atoms, pursuit.n_nonzero))
+            found = find_replacements(Sample.of_rows(batch, atoms, np.ones(len(batch))), pursuit, step)
+            atoms[found.atoms] = found.combinations @ batch - found.mixes @ atoms
             first[found.atoms] = second[found.atoms] = 0.0
     return atoms

@@ -28,7 +28,7 @@ from rkdl._learning.gradient_start import FEWEST_STEPS, STEPS, affordable_steps,
 from rkdl._learning.initial_atoms import initial_atoms
 from rkdl._learning.kernel_vector_choice import sampled
 from rkdl._learning.linear_term import on_sphere
-from rkdl._learning.loop import LearningProblem, alternate
+from rkdl._learning.loop import REPLACING_ITERATIONS, LearningProblem, alternate
 from rkdl._learning.reduced import Model, ReducedProblem
 from rkdl._learning.specification import Specification
 from rkdl._persistence.checkpoint import Checkpoint, History, describe
@@ -257,9 +257,9 @@ def choose_start(specification: Specification, executor: Executor, model: Model,
             starts = model, started(found)
             trials = [ReducedProblem(few, start, pursuit, specification.atom_update) for start in starts]
             for problem in trials:
-                for _ in range(TRIAL_ITERATIONS):
+                for number in range(1, 1 + TRIAL_ITERATIONS):
                     problem.encode()
-                    problem.update()
+                    problem.update(seed=number if number in REPLACING_ITERATIONS else None)
                 problem.encode()
         first, second = (problem.model.objective for problem in trials)
         if not second < MUCH_BETTER * first:

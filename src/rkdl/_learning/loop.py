@@ -43,10 +43,11 @@ class LearningProblem:
         """Code the signals with the current model, which gives its error."""
         raise NotImplementedError
 
-    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
+    def update(self, *, is_rise: bool = False, seed: int | None = None) -> None:
         """Update atoms and kernel vectors for the codes; all or nothing.
 
-        With `is_rise`, after an increase of the error, there is no momentum; `replaces` replaces useless atoms.
+        With `is_rise`, after an increase of the error, there is no momentum; with a `seed`, atoms of little use are
+        replaced.
         """
         raise NotImplementedError
 
@@ -106,7 +107,8 @@ def alternate(
                     total = error_of(best.objective + best.penalty)
                     history = History(start_error=error_of(best.objective), start_total=total)
             while len(history) < max_iter and not history.is_settled:
-                problem.update(is_rise=history.has_risen, replaces=len(history) + 1 in REPLACING_ITERATIONS)
+                number = len(history) + 1
+                problem.update(is_rise=history.has_risen, seed=number if number in REPLACING_ITERATIONS else None)
                 update_error = error_of(problem.model.update_objective)
                 problem.encode()
                 model = problem.model
@@ -134,9 +136,8 @@ def _error_of(objective: float, n_numbers: float) -> float:
     return float(np.sqrt(max(objective, 0.0) / n_numbers))
 
 
-# Useless atoms are replaced in the second iteration and every fifth after it, up to the last one of these, whatever
-# max_iter is, so that it may be raised.
-REPLACING_ITERATIONS = range(2, 20, 5)
+# Atoms of little use are replaced in these iterations, whatever max_iter is, so that it may be raised.
+REPLACING_ITERATIONS = (2, 8)
 
 
 # Iterations without a smaller error after which a fit ends: its greedy pursuit is cycling.

@@ -17,8 +17,7 @@ from rkdl._features.maps import FeatureMap, KernelMap, LinearMap
 from rkdl._features.metric import IdentityMetric, Metric
 from rkdl._features.widths import spread_evenly
 from rkdl._learning.atom_replacement import (
-    MARGIN,
-    ProductsOfRows,
+    Sample,
     WorstSignals,
     distinct_rows,
     find_replacements,
@@ -126,10 +125,9 @@ class SampledSignals(NamedTuple):
     """A sample of the signals, whose residuals may replace useless atoms."""
 
     feature_map: FeatureMap
-    rows: Any
-    features: Any
-    whitened: Any  # features in whitened coordinates
-    factors: np.ndarray  # of their residuals, by their weights
+    signals: Any
+    rows: Any  # features in whitened coordinates
+    weights: np.ndarray
 
 
 class ReducedProblem(LearningProblem):
@@ -166,7 +164,7 @@ class ReducedProblem(LearningProblem):
     def encode(self) -> None:
         self._coded = self.encode_signals()
 
-    def update(self, *, is_rise: bool = False, replaces: bool = False) -> None:
+    def update(self, *, is_rise: bool = False, seed: int | None = None) -> None:
         iterate, self._coded = self._coded, None
         if self._encodes_twice():
             iterate = self.encode_again(iterate)
@@ -177,8 +175,8 @@ class ReducedProblem(LearningProblem):
         if not is_rise:
             iterate = self.apply_momentum(iterate)
         iterate = self.replace_unused_atoms(iterate, used)
-        if replaces and not self.moves_vectors:
-            iterate, _ = self.replace_useless_atoms(iterate, self.executor.signals.total)
+        if seed is not None and not self.moves_vectors:
+            iterate, _ = self.replace_useless_atoms(iterate, seed)
         self.accept(iterate)
 
     def encode_signals(
@@ -307,18 +305,23 @@ class ReducedProblem(LearningProblem):
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
     def replace_useless_atoms(
-        self, iterate: Iterate, weight: float, margin: float = MARGIN
+        self, iterate: Iterate, seed: int, margin: float = 0.0, weight: float = 1.0
     ) -> tuple[Iterate, np.ndarray]:
-        """Replace atoms that explain less than a direction shared by residuals of a sample; returns their indices too.
+        """Replace atoms by directions of more use to a sample, see `find_replacements`; returns their indices too.
 
-        The statistics are of signals of this weight; a direction must explain `margin` times as much as an atom.
+        With a `margin`, the use is at least that many times what the atom explains by itself, according to the
+        statistics, which are of signals of this weight.
         """
         if self.atom_update.momentum == 0.0 or iterate.metric.rank == 0:
             return iterate, np.empty(0, dtype=np.intp)
-        residuals, atoms = self._sampled_residuals(iterate), host(iterate.whitened_atoms)
-        code_gram = host(iterate.statistics.code_gram) * (margin * len(residuals) / weight)
-        found = find_replacements(ProductsOfRows(residuals), code_gram, atoms @ atoms.T)
-        return self._with_atoms(iterate, found.atoms, found.combinations @ residuals), found.atoms
+        rows, weights = self._sampled_signals(iterate)
+        atoms = cast(iterate.whitened_atoms, self.executor.signals.dtype)
+        sample = Sample.of_rows(rows, atoms, weights)
+        alone = host(iterate.statistics.code_gram).diagonal() * (margin * len(rows) / weight)
+        others = host(sample.gram) ** 2 - np.eye(len(atoms))
+        found = find_replacements(sample, self.pursuit, seed, alone * (1.0 - others.max(axis=1)).clip(min=0.0))
+        fresh = host(found.combinations @ rows - found.mixes @ atoms)
+        return self._with_atoms(iterate, found.atoms, fresh), found.atoms
 
     def _with_atoms(self, iterate: Iterate, indices: np.ndarray, rows: np.ndarray) -> Iterate:
         """The iterate with some atoms replaced, which have no momentum."""
@@ -331,21 +334,25 @@ class ReducedProblem(LearningProblem):
         atoms, swept = self.executor.to_backend(both)
         return iterate._replace(whitened_atoms=atoms, swept_atoms=swept)
 
-    def _sampled_residuals(self, iterate: Iterate) -> np.ndarray:
-        """Residuals of a sample of the signals, in whitened coordinates."""
-        executor, atoms, feature_map = self.executor, iterate.whitened_atoms, iterate.feature_map
+    def _sampled_signals(self, iterate: Iterate) -> tuple[Any, np.ndarray]:
+        """Whitened features (t, r) of a sample of the signals, and their weights."""
+        executor, feature_map = self.executor, iterate.feature_map
         if self._sampled is None or self._sampled.feature_map is not feature_map:
-            chosen, factors = spread_evenly(executor.signals, sample_size(len(atoms)))
-            rows = executor.to_signals(executor.signals.take(chosen))
-            features = executor.worker(Features(feature_map))(rows, None)[1]
-            whitened = iterate.metric.whiten(cast(executor.to_backend(features), np.float64))
-            self._sampled = SampledSignals(feature_map, rows, features, whitened, factors)
-        _, rows, features, whitened, factors = self._sampled
-        task = replace(self._encode_task(iterate.metric.unwhiten(atoms), atoms @ atoms.T), feature_map=feature_map)
-        codes = executor.worker(task)(rows, ChunkState(None, None, features))[1].codes
-        dense = executor.to_backend(codes.dense(len(atoms), np.float64))
-        residuals, observed = host(whitened - dense @ atoms) * factors, feature_map.observed(rows)
-        return residuals if observed is None else residuals * host(observed)
+            size = sample_size(len(iterate.whitened_atoms), self.pursuit.n_nonzero)
+            chosen, factors = spread_evenly(executor.signals, size)
+            signals = executor.to_signals(executor.signals.take(chosen))
+            features = executor.to_backend(executor.worker(Features(feature_map))(signals, None)[1])
+            rows = cast(iterate.metric.whiten(cast(features, np.float64)), executor.signals.dtype)
+            self._sampled = SampledSignals(feature_map, signals, rows, factors[:, 0] ** 2)
+        _, signals, rows, weights = self._sampled
+        observed = feature_map.observed(signals)
+        if observed is not None:
+            # What is missing is what the codes say.
+            atoms = iterate.whitened_atoms
+            task = self._encode_task(atoms, atoms @ atoms.T)
+            said = executor.worker(task)(signals, None)[1].codes.times(executor.to_signals(task.atoms))
+            rows = where(executor.to_backend(observed), rows, executor.to_backend(said))
+        return rows, weights
 
     def replace_unused_atoms(self, iterate: Iterate, used: Any, waiting: WorstSignals | None = None) -> Iterate:
         """Replace unused atoms by the worst-represented signals; `waiting` are some of signals seen before."""

@@ -81,7 +81,7 @@ def learn_batch(problem: ReducedProblem, running: RunningStatistics) -> RunningS
     weight = running.weight + problem.executor.signals.total
     if np.isfinite(problem.model.update_objective):
         # Not in the first update, which is one iteration of a fit.
-        iterate, replaced = problem.replace_useless_atoms(iterate, weight, STREAM_MARGIN)
+        iterate, replaced = problem.replace_useless_atoms(iterate, 0, STREAM_MARGIN, weight)
         used[replaced] = False
     problem.accept(iterate)
     code_gram, cross_products, energy, _ = iterate.statistics

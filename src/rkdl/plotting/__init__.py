@@ -8,13 +8,12 @@ take the place of an estimator: what its last step learned is shown in the units
 Drawing needs matplotlib: ``pip install 'rkdl[plots]'``.
 """
 
-from rkdl.plotting._codes import ClassResidualsDisplay, CodesDisplay, ResidualsDisplay
+from rkdl.plotting._codes import CodesDisplay, ResidualsDisplay
 from rkdl.plotting._curves import ErrorCurveDisplay, ExplanationDisplay, FeatureRelevanceDisplay, RecoveryDisplay
 from rkdl.plotting._signals import AtomsDisplay, KernelVectorsDisplay, ReconstructionDisplay
 
 __all__ = [
     "AtomsDisplay",
-    "ClassResidualsDisplay",
     "CodesDisplay",
     "ErrorCurveDisplay",
     "ExplanationDisplay",

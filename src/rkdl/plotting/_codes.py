@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator as Estimator
 
 from rkdl._utils.types import MatrixLike
 from rkdl.plotting._display import Display, Fitted, dense, group_rows
-from rkdl.plotting._drawing import RESIDUAL_MAP, Style, color_of, draw_matrix, signed_style
+from rkdl.plotting._drawing import Style, color_of, draw_matrix, signed_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,64 +123,3 @@ class ResidualsDisplay(_SignalsDisplay):
     @classmethod
     def _of(cls, fitted: Fitted, X: MatrixLike, y: ArrayLike | None) -> Self:
         return cls(fitted.get("reconstruction_error", "give DL or a kernel method")(X), y=y)
-
-
-class ClassResidualsDisplay(_SignalsDisplay):
-    """Mean residual of the signals of each class (rows) under the dictionary of each class (columns).
-
-    The classifier is right where the smallest residual of a row is on the diagonal; small residuals elsewhere show
-    classes that are confused.
-
-    Attributes
-    ----------
-    image_ : matplotlib AxesImage
-        The matrix.
-    text_ : ndarray of shape (n_rows, n_classes), dtype=matplotlib Text
-        Its numbers, or None without them.
-    colorbar_ : matplotlib Colorbar
-        Scale of the residuals.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from rkdl import KDLClassifier
-    >>> from rkdl.plotting import ClassResidualsDisplay
-    >>> X, y = load_digits(return_X_y=True)
-    >>> model = KDLClassifier(random_state=0).fit(X[::2], y[::2])
-    >>> display = ClassResidualsDisplay.from_estimator(model, X[1::2], y[1::2])
-    >>> bool((display.residuals.argmin(axis=1) == range(10)).all())
-    True
-    """
-
-    def __init__(self, residuals: ArrayLike, *, classes: ArrayLike, labels: ArrayLike | None = None) -> None:
-        self.residuals = np.asarray(residuals)
-        self.classes = np.asarray(classes)
-        self.labels = self.classes if labels is None else np.asarray(labels)
-
-    def plot(
-        self, ax: Axes | None = None, *, include_values: bool = True, values_format: str = ".2f", **kwargs: Any
-    ) -> Self:
-        """Draw the display."""
-        ax = self._start(ax)
-        label, style = "mean squared residual", {"cmap": RESIDUAL_MAP, "vmin": 0.0}
-        self.image_, self.colorbar_ = draw_matrix(ax, self.residuals, label, kwargs, **style)
-        texts = np.empty(self.residuals.shape, dtype=object)
-        middle = 0.5 * sum(self.image_.get_clim())
-        for (row, column), value in np.ndenumerate(self.residuals) if include_values else ():
-            color = "black" if value > middle else "white"
-            place: Style = {"ha": "center", "va": "center", "color": color, "fontsize": "small"}
-            texts[row, column] = ax.text(column, row, format(value, values_format), **place)
-        self.text_ = texts if include_values else None
-        ax.set_xticks(range(len(self.classes)), [str(label) for label in self.classes])
-        ax.set_yticks(range(len(self.labels)), [str(label) for label in self.labels])
-        ax.set(xlabel="dictionary of class", ylabel="true class")
-        return self
-
-    @classmethod
-    def _of(cls, fitted: Fitted, X: MatrixLike, y: ArrayLike | None) -> Self:
-        residuals = fitted.get("class_residuals", "give a KDLClassifier")(X)
-        if y is None:
-            raise ValueError("y is missing: give the true label of every signal.")
-        groups = group_rows(len(residuals), y)
-        means = np.stack([residuals[rows].mean(axis=0) for _, rows in groups])
-        return cls(means, classes=fitted.model.classes_, labels=[label for label, _ in groups])

@@ -28,11 +28,9 @@ PARAMETERS = {
     "codes": ("array-like or sparse matrix of shape (n_signals, n_components)", "Codes."),
     "relevance": ("array-like of shape (n_features,)", "Relevance of each feature, or its gain."),
     "max_features": ("int", "Most features to draw; None draws all."),
-    "residuals": ("array-like", "Norms of residuals (n_signals,); or mean relative squares (n_labels, n_classes)."),
+    "residuals": ("array-like", "Norms of the residuals of signals (n_signals,)."),
     "errors": ("array-like of shape (n_iter,)", "Error after each iteration, up to that of the returned model."),
     "update_errors": ("array-like of shape (n_updates,)", "Errors right after each update, with the codes before it."),
-    "classes": ("array-like of shape (n_classes,)", "Labels of the dictionaries."),
-    "labels": ("array-like of shape (n_labels,)", "Labels of the rows; None for `classes`."),
     "cosines": ("array-like of shape (n_atoms,)", "Absolute cosines between true atoms and their matches."),
     "threshold": ("float", "Cosine above which an atom was found."),
     "true": (DICTIONARY, "True dictionary."),
@@ -49,8 +47,6 @@ PARAMETERS = {
     "bins": ("int", "Number of bins."),
     "show_updates": ("bool", "Whether to draw `update_errors_` too, where the estimator has them."),
     "name": ("str", "Name in the legend; for an estimator None is the name of its class."),
-    "include_values": ("bool", "Whether to write the numbers into the matrix."),
-    "values_format": ("str", "Format of the numbers."),
     "kwargs": ("dict", "Options of `plot`; others are passed to matplotlib's function that draws the values."),
 }
 

@@ -24,8 +24,6 @@ SHOWN = 0.998
 # Largest numbers of rows, and of features by name, that are labelled along an axis.
 MAX_ROWS, MAX_NAMES = 25, 40
 SIGNED_MAP, UNSIGNED_MAP = "RdBu_r", "gray"
-# Yellow marks what is represented badly: large residuals.
-RESIDUAL_MAP = "cividis"
 
 
 def color_of(index: int) -> str:

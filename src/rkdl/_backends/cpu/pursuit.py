@@ -244,7 +244,10 @@ def complete_row(gram, dictionary, atom, observed, scales, t):
         total = own[0] * other[0]
         for i in range(1, len(own)):
             total += own[i] * other[i]
-        row[j] = total * scales[t, j] if len(observed) != 0 else total
+        row[j] = total
+    if len(observed) != 0:
+        for j in range(len(dictionary)):
+            row[j] *= scales[t, j]
     # Exactly, or it could be chosen twice.
     row[atom] = 1.0
 
