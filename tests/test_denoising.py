@@ -310,6 +310,8 @@ class TestInterface:
             if kind is not DL:
                 with pytest.raises(ValueError, match=name):
                     make(kind, **{name: bad}).fit(X)
+        with pytest.raises(ValueError, match="decoder_alpha"):
+            model.set_params(decoder_alpha=-1.0).fit_decoder(X)
 
     def test_a_search_chooses_the_way_back(self, X):
         def closeness(model, rows, labels=None):
