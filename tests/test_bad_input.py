@@ -141,6 +141,7 @@ MALFORMED = [
     ("csr", lambda S: S.indptr.__setitem__(-1, S.nnz + 50), "do not fit each other"),
     ("csr", lambda S: setattr(S, "indptr", S.indptr[:-1]), "do not fit each other"),
     ("csr", lambda S: setattr(S, "data", S.data[:-2]), "do not fit each other"),
+    ("csr", lambda S: setattr(S, "data", S.data[:, None]), "do not fit each other"),
 ]
 
 

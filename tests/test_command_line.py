@@ -338,6 +338,8 @@ class TestTables:
         write_csv("data.csv", ["id", "a", "b"], [[name, *row[:2]] for name, row in zip(ids, X, strict=True)])
         assert main(["outliers", "data.csv", "--keep", "id", "--out", "s.csv", *QUICK[:3]]) == 0
         assert [row[0] for row in read_csv("s.csv")[1]] == ids
+        assert main(["outliers", "data.csv", "--keep", "id", "--keep", "a", "--out", "s.csv", *QUICK[:3]]) == 0
+        assert read_csv("s.csv")[0][:4] == ["id", "a", "row", "b"]
         run("fit data.csv --drop id --out m", *QUICK)
         names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b"]
         write_csv("clash.csv", names, (rng.random((50, 6)) > 0.5) * 1)

@@ -310,6 +310,8 @@ class TestInterface:
             if kind is not DL:
                 with pytest.raises(ValueError, match=name):
                     make(kind, **{name: bad}).fit(X)
+        with pytest.raises(ValueError, match="decoder_alpha"):
+            model.set_params(decoder_alpha=-1.0).fit_decoder(X)
 
     def test_a_search_chooses_the_way_back(self, X):
         def closeness(model, rows, labels=None):
@@ -373,3 +375,7 @@ class TestNoise:
         model = make(RKDL, kernel=kernel, fit_inverse_transform=True).fit(X)
         for noise in (0.1, 1e6, 1e-300, 1e300):
             assert np.isfinite(model.denoise(1e3 * X, noise=noise)).all()
+        linear = make(DL).fit(X)
+        for scale in (1e-30, 1e30):
+            found = linear.denoise(scale * X, noise=scale) / scale
+            np.testing.assert_allclose(found, linear.denoise(X, noise=1.0), atol=1e-9)

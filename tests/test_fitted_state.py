@@ -182,10 +182,11 @@ def test_fitted_arrays_that_do_not_fit_together_are_an_error(estimator):
         expected = method(X)
         setattr(model, name, array.astype(np.float32))
         np.testing.assert_allclose(method(X), expected, rtol=1e-3, atol=1e-3)
-        for part in (array[..., :-1], array[:0], array * np.nan, array.astype(complex), array.ravel()):
+        shapes = array[..., :-1], array[:0], array.ravel()
+        for part in (*shapes, array * np.nan, array.astype(complex), array.tolist(), np.ma.array(array)):
             setattr(model, name, part)
             with pytest.raises(ValueError, match="were changed and cannot be used"):
-                method(X)
+                model.partial_fit(X, Y) if isinstance(model, KDLRegressor) else method(X)
         setattr(model, name, array * 0.0)
         method(X)
         setattr(model, name, array)

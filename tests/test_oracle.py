@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, config_context, sparse_encode, sparse_encode_gram
+from rkdl import DL, KDL, MORKDL, ORKDL, RKDL, SparseCoder, config_context, sparse_encode, sparse_encode_gram
 from rkdl._learning.atom_updates import ATOM_UPDATES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -100,6 +100,7 @@ class TestPursuit:
         {"residual_tol": 0.0},
         {"residual_tol": np.geomspace(0.1, 1.0, 40)},
         {"rtol": 0.6},
+        {"rtol": 1e300},
         {"residual_tol": 0.3, "rtol": 0.6},
         {"residual_tol": np.geomspace(0.1, 1.0, 40), "rtol": 0.6},
     )
@@ -177,6 +178,8 @@ class TestMissing:
         given = np.where(known, Y, np.nan).astype(dtype)
         expected = reference.encode_observed(given, known, dictionary, N_NONZERO, pursuit)
         codes = sparse_encode(given, dictionary, n_nonzero_coefs=N_NONZERO, pursuit=pursuit, missing="ignore")
+        coder = SparseCoder(dictionary, n_nonzero_coefs=N_NONZERO, pursuit=pursuit, missing="ignore")
+        np.testing.assert_allclose(coder.fit_transform(given), codes, rtol=1e-3, atol=1e-3)
         np.testing.assert_allclose((codes @ dictionary)[known], (expected @ dictionary)[known], atol=2e-3)
         if dtype == np.float64:
             np.testing.assert_array_equal(codes != 0, expected != 0)

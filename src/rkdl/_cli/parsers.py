@@ -75,8 +75,8 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--set": _option("set any other parameter; can be repeated", "NAME=VALUE", action="append", default=[]),
     "--seed": _option("random seed (default: 0)", "N", int, default=0),
     "--label": _option("column or array of class labels, or a .npy file of them", "NAME"),
-    "--drop": _option("columns to ignore", "COLUMN", nargs="+", default=[]),
-    "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", default=[]),
+    "--drop": _option("columns to ignore", "COLUMN", nargs="+", action="extend", default=[]),
+    "--keep": _option("columns to copy to the results", "COLUMN", nargs="+", action="extend", default=[]),
     "--header": {
         "help": "whether the first line of a CSV file is a header (default: if it has no numbers, or they count up)",
         "action": argparse.BooleanOptionalAction,

@@ -26,8 +26,8 @@ from rkdl._utils.types import Array
 
 # A Gram matrix that takes more bytes than this is computed by the calls that need it.
 MOST_BYTES = 64 << 20
-# Squared residuals in units of the noise's variance that are as good as infinite, and limits of its standard deviation.
-_LARGEST, _NOISE_RANGE = 1e30, (1e-18, 1e18)
+# Squared residuals in units of the noise's variance that are as good as infinite.
+_LARGEST = 1e30
 # Kernel vectors that show what atoms explain of noise.
 N_PROBES = 100
 
@@ -190,7 +190,8 @@ class FittedDictionary:
         encoder, decoder = self.encoder(signals.dtype, signals.device), self.find_decoder(signals.dtype)
         work: Callable = _decoded
         if noise is not None:
-            level = min(max(noise, _NOISE_RANGE[0]), _NOISE_RANGE[1])
+            limits = np.finfo(signals.dtype)
+            level = min(max(noise, 4.0 * float(limits.tiny)), float(limits.max) / 4.0)
             key = ("noise", level, signals.dtype)
             work = partial(_averaged, level, self._once(key, lambda: self._explained_noise(level, signals.dtype)))
         return signals.as_given(map_rows(signals, encoder, decoder, self.n_features, n_jobs, work))
@@ -208,7 +209,9 @@ class FittedDictionary:
             return {size: min(size * penalty, self.n_features) for size in sizes}
         vectors = self.feature_map.kernel_vectors.astype(dtype)
         vectors = np.resize(vectors[spread_indices(len(vectors), N_PROBES)], (N_PROBES, self.n_features))
-        noise = min(noise, 2.0 * float(vectors.std(axis=0, dtype=np.float64).max()) or noise)
+        noise = min(
+            noise, 2.0 * (float(vectors.std(axis=0, dtype=np.float64).max()) or float(abs(vectors).max()) or 1.0)
+        )
         probes = np.asarray(np.random.RandomState(0).standard_normal(vectors.shape), dtype=dtype)
         both = np.concatenate([vectors + probes * dtype.type(noise), vectors - probes * dtype.type(noise)])
         correlations, explained = encoder.correlate(both)[1], {0: 0.0}

@@ -259,7 +259,7 @@ def _limits(
     if own.shape != squares.shape:
         raise ValueError(f"residual_tol has shape {own.shape}, expected one number or the shape {squares.shape}.")
     check_pursuit(1, 1, float(own.min()), rtol)
-    return squares - np.maximum(own, (rtol or 0.0) ** 2 * squares), 0.0, None
+    return squares - np.maximum(own, min(rtol or 0.0, 1.0) ** 2 * squares), 0.0, None
 
 
 class GramEncoder(Encoder):
@@ -285,7 +285,7 @@ def check_pursuit(
     positive_code: bool = False,
 ) -> Pursuit:
     """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
-    if pursuit not in PURSUITS:
+    if not isinstance(pursuit, str) or pursuit not in PURSUITS:
         raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
     for name, value, what in (("residual_tol", residual_tol, "squared residual"), ("rtol", rtol, "share of a norm")):
         if value is None:
@@ -314,7 +314,8 @@ def check_pursuit(
             warn(f"n_nonzero_coefs={limit} exceeds the number of atoms, {n_atoms}: {n_atoms} is used.")
             limit = n_atoms
     tolerance = -1.0 if residual_tol is None else float(residual_tol)
-    return Pursuit(limit, tolerance, pursuit, bool(positive_code), rtol=float(rtol or 0.0))
+    # Above one, no signal has a code either.
+    return Pursuit(limit, tolerance, pursuit, bool(positive_code), rtol=min(float(rtol or 0.0), 1.0))
 
 
 def unit_rows(atoms: Array, dtype: np.dtype) -> tuple[Array, Array]:

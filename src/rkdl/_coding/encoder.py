@@ -190,7 +190,8 @@ class Encoder:
         codes, squares = self.pursue(correlations, squared_norms=norms, observed=observed)
         if self.is_linear:
             # From the residual itself: a difference of squares loses all digits where the fit is close.
-            left = features - codes.times(self.atoms)
+            left = codes.times(self.atoms)
+            left -= features
             return features, row_squares(left if observed is None else left * observed), norms
         is_lost = squares < UNRESOLVED * norms
         if not is_tensor(squares) and squares.dtype == np.float32 and is_lost.any():

@@ -93,6 +93,8 @@ def check_fitted(model: Any, attributes: dict[str, Any], names: Collection[str] 
     With `names`, only these, whatever the number of atoms that the parameters say.
     """
     name = next(own.__name__ for own in type(model).__mro__ if own.__name__ in TABLES)
+    if "n_features_in_" not in attributes:
+        raise ArrayError("n_features_in_ is missing")
     sizes = {"m": attributes["n_features_in_"], "2": 2, "3": 3}
     if names is None and name not in ("KDLClassifier", "KDLRegressor", "KDLOutlierDetector"):
         sizes["n"] = getattr(model, "n_components", attributes.get("n_components_"))

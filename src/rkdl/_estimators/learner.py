@@ -14,7 +14,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.metaestimators import available_if
 
 from rkdl._coding.dictionary import FittedDictionary
@@ -315,6 +315,8 @@ def fit_decoder(self: Any, X: MatrixLike) -> Any:
     self : object
         The estimator, with `decoder_` and `decoder_intercept_`.
     """
+    rule = {"decoder_alpha": self._parameter_constraints["decoder_alpha"]}
+    validate_parameter_constraints(rule, {"decoder_alpha": self.decoder_alpha}, type(self).__name__)
     with one_blas_thread():
         dictionary, signals = as_fitted(self)._open(X)
         check_has_signals(is_precomputed=isinstance(dictionary.feature_map, GivenKernelMap))

@@ -136,7 +136,9 @@ class SparseCoder(DictionaryEstimator):
                     "SparseCoder has no dictionary: set the parameter, or give fit signals to be its atoms."
                 )
             return atoms
-        signals = read_signals(self, gather(X) if is_dask(X) and atoms is None else X, reset=True, device=self.device)
+        given, missing = (gather(X) if is_dask(X) else X, "error") if atoms is None else (X, self.missing)
+        signals = read_signals(self, given, reset=True, device=self.device, allows_nan=missing == "ignore")
+        signals = signals.with_missing(missing)
         if atoms is not None and atoms.shape[1] != signals.shape[1]:
             raise ValueError(
                 f"X has {signals.shape[1]} features and the atoms of dictionary have {atoms.shape[1]}: they must agree."

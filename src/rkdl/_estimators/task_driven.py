@@ -198,6 +198,7 @@ class TaskDriven(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _restored(self, device: Device, n_signals: int) -> tuple[TaskLearning, Scaling]:
         """The learning that the fitted attributes came from, without the moments of its gradients."""
+        made_once(self, self._parts, (), self._assemble)  # checks them
         scaling = Scaling(self.feature_means_, self._length, self.feature_variances_ / self._length**2)
         gammas = self.gammas_ * scaling.length**2
         vectors = scaling.coordinates(self.kernel_vectors_, scaling.centre)

@@ -48,6 +48,8 @@ def check_arrays(
     groups = {"", *(expected[name].group for name in arrays)}
     for name, wanted in expected.items():
         if name in arrays:
+            if wanted.shape and type(arrays[name]) not in (np.ndarray, np.memmap):
+                raise ArrayError(f"{name} is a {type(arrays[name]).__name__}, expected an array of NumPy")
             _check_array(name, np.asarray(arrays[name]), wanted, found)
         elif wanted.group in groups:
             raise ArrayError(f"{name} is missing")

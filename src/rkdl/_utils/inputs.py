@@ -127,6 +127,7 @@ def _sparse_problem(X: MatrixLike) -> str | None:
         major, minor, name = (columns, rows, "row") if X.format == "csc" else (rows, columns, "column")
         starts = X.indptr
         fits = starts.shape == (major + 1,) and starts.dtype.kind in "iu" and X.indices.shape == (len(X.data),)
+        fits = fits and X.data.ndim == (3 if X.format == "bsr" else 1)
         if not fits or starts[0] != 0 or starts[-1] > n_values or (starts[1:] < starts[:-1]).any():
             return "its indptr, indices and data do not fit each other"
         n_values = int(starts[-1])

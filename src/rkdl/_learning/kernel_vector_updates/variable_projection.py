@@ -128,7 +128,7 @@ class VariableProjection(KernelVectorUpdate):
             spread = norm(free - free.mean(0)) or norm(free) or 1.0
             length = norm(gradient)
             # In two factors: one alone overflows where the gradient is tiny.
-            return (gradient / length) * (-0.1 * spread), -0.1 * spread * length
+            return (gradient / (length or 1.0)) * (-0.1 * spread), -0.1 * spread * length
         return backend_of(gradient).lbfgs_direction(gradient, self.pairs)
 
     def _remember(self, shift: Array, change: Array) -> None:
