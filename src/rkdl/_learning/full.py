@@ -309,8 +309,8 @@ class FullProblem(LearningProblem):
         rounding = eps * (abs(model.atoms) @ cast(self.squared_norms, np.float64) ** 0.5) ** 2
         if not bool((rounding > 10.0 * eps**0.75).any()):
             return model
-        # The pursuit takes an atom for independent of others if they leave more than this of it.
-        atoms = where((rounding < eps**0.5)[:, None], model.atoms, 0.0)
+        # Far below eps**0.5 in float64: codes grow to eps**-0.25 where the pursuit takes near copies for independent.
+        atoms = where((rounding < 50.0 * eps**0.75)[:, None], model.atoms, 0.0)
         correlations = cast(self.kernel_rows.times(atoms.T), np.float64)
         return model._replace(atoms=atoms, correlations=correlations, gram=atoms @ correlations).normalized()
 
