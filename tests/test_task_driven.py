@@ -65,6 +65,9 @@ def test_one_huge_column_and_gammas_off_by_orders(make, dtype, size, gamma):
         model.partial_fit(rows[150:], X[150:, 0] > 0.0)
         for method in ("predict", "transform"):
             assert np.isfinite(getattr(model, method)(rows)).all()
+    if dtype == np.float64:
+        with pytest.raises(ValueError, match="float64"):
+            model.predict(X.astype(np.float32))
 
 
 def test_missing_values_of_float32_far_off():
