@@ -119,6 +119,7 @@ def files(tmp_path_factory, iris):
             np.lib.format.write_array_header_1_0(stream, header)
         for name in ("old.zarr", "none", "broken", "images/sub"):
             os.makedirs(name)
+        os.symlink("none", "link.zarr")
         for name in ("data.xlsx", "broken/bad.png"):
             with open(name, "w") as stream:
                 stream.write("nothing")
@@ -162,7 +163,7 @@ fit iris.csv --out r -> ; leave them out (--drop), copy them to the results (--k
 fit iris.csv --out r --drop name -> ; leave it out (--drop)
 fit iris.csv --out r --label color -> there is no column 'color'; its columns are name, a, b
 fit iris.csv --out r --drop color -> there is no column 'color'
-fit iris.csv --out r --keep color -> there is no column 'color'
+fit link.zarr --out none/zarr.json -> is also an input
 fit commas.csv --out r -> write decimal points instead of commas
 fit gaps.csv --out r -> missing or infinite values in b (2), c (1), the first in column 'b', row 2 (from 1)
 fit truths.csv --out r -> missing or infinite values in is (1)
@@ -202,9 +203,9 @@ encode model iris.csv --out ./iris.csv -> is also an input
 encode model iris.csv --out r.xls -> the ending '.xls' is not known
 encode model iris.csv --out old.zarr -> exists already
 encode model iris.csv --keep name --out r.npz -> no columns for --keep: give a file that has, .csv, .tsv, .parquet
-encode model iris.csv --keep name --out r.npy -> no columns for --keep
 denoise model iris.csv --keep name --out r.zarr -> no columns for --keep
 encode model absent.csv --out r.npz -> no such file
+encode model iris.csv --drop name b a --out r.csv -> the model was fitted on a, b; leave it out of --drop
 encode iris.csv iris.csv --out r.npz -> not a file of rkdl
 encode model two.csv --out r.npz -> there are no columns c, d, which the model was fitted on; its columns
 encode model wide.npy --out r.npz -> wide.npy has 7 features, and
@@ -314,8 +315,9 @@ class TestTables:
         write_csv("plain.csv", None, [[label, *row] for label, row in zip(y, X, strict=True)])
         run("fit plain.csv --drop 1 --out m", *QUICK)
         model = rkdl.load("m")
-        assert model.n_features_in_ == 4
-        assert not hasattr(model, "feature_names_in_")
+        assert (model.n_features_in_, hasattr(model, "feature_names_in_")) == (4, False)
+        run("outliers plain.csv --drop 1 --out s.csv", *QUICK[:3])
+        assert read_csv("s.csv")[0][:5] == ["row", "2", "3", "4", "5"]
 
     def test_header_of_numbers(self, iris, capsys):
         """The names that pandas gives to columns are a header, others are if one says so; none is lost silently."""
@@ -341,8 +343,10 @@ class TestTables:
         assert main(["outliers", "data.csv", "--keep", "id", "--keep", "a", "--out", "s.csv", *QUICK[:3]]) == 0
         assert read_csv("s.csv")[0][:4] == ["id", "a", "row", "b"]
         run("fit data.csv --drop id --out m", *QUICK)
-        names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b"]
-        write_csv("clash.csv", names, (rng.random((50, 6)) > 0.5) * 1)
+        names = ["outlier", "predicted", "p(0)", "orkdl0", "a", "b", "outlier (given)"]
+        write_csv("clash.csv", names, (rng.random((50, 7)) > 0.5) * 1)
+        run("outliers clash.csv --out s.csv", *QUICK[:3])
+        assert read_csv("s.csv")[0][1:8] == ["outlier (given) (given)", *names[1:]]
         classify = ["classify", "clash.csv", "--label", "b", "--test", "clash.csv"]
         for column, argv in (
             ("outlier", ["outliers", "clash.csv"]),

@@ -168,15 +168,19 @@ def outliers(options: Namespace) -> int:
 
 def _features(inputs: Inputs, taken: Collection[str]) -> dict[str, np.ndarray]:
     """The columns of a table that were learned from, by name."""
-    if inputs.unit != "rows":
-        return {}
-    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
-    return {f"{name} (given)" if name in taken else name: inputs.X[:, k] for k, name in enumerate(names)}
+    found, others = {}, {*taken, *(inputs.columns or [])}
+    for k, column in enumerate(inputs.columns or []):
+        name = column
+        while name in (taken if name == column else others):
+            name += " (given)"
+        others.add(name)
+        found[name] = inputs.X[:, k]
+    return found
 
 
 def _reasons(detector: KDLOutlierDetector, inputs: Inputs, rows: np.ndarray) -> dict[int, str]:
     """The features, at most two, that make each of these rows abnormal."""
-    names = inputs.names or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
+    names = inputs.columns or [str(number) for number in range(1, inputs.X.shape[1] + 1)]
     found: dict[int, str] = {}
     if len(rows):
         for row, gains in zip(rows.tolist(), detector.explain(inputs.X[rows]), strict=True):

@@ -63,6 +63,7 @@ class Inputs:
     unit: Literal["rows", "signals", "images"]  # the word for the samples
     X: Rows
     names: list[str] | None = None  # of the features, if the file has names
+    columns: list[str] | None = None  # of a table, which are numbers if it has no names
     y: np.ndarray | None = None  # labels (n_signals,)
     # Columns that identify the signals in results: row numbers from 1, file names, or the columns of --keep.
     ids: Mapping[str, Sequence[object]] = field(default_factory=dict)
@@ -98,7 +99,7 @@ def read_inputs(
         inputs = _read_columns(path, options, model_names, is_new)
     elif kind == _FOLDERS:
         signals, files, labels, shape = _read_images(path, options.size, bool(options.color))
-        inputs = Inputs(path, "images", signals, None, labels, {"file": files}, shape)
+        inputs = Inputs(path, "images", signals, y=labels, ids={"file": files}, image_shape=shape)
     else:
         X, labels = read_arrays(path, options.key, [] if options.label is None else [options.label])
         if labels is None and options.label is not None:
@@ -126,6 +127,8 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, "the table has no rows")
     wanted = [*(options.drop if model_names is None else model_names), *options.keep]
     wanted += [] if options.label is None or is_new else [options.label]
+    if own := sorted(set(options.drop).intersection([] if model_names is None else model_names)):
+        raise DatasetError(path, f"the model was fitted on {listed(own)}", "leave it out of --drop, or fit without it")
     known = set(names)
     lacking = [name for name in wanted if name not in known]
     if lacking:
@@ -139,7 +142,8 @@ def _read_columns(path: Path, options: Namespace, model_names: Sequence[str] | N
         raise DatasetError(path, "no column is left to learn from")
     y = _as_labels(path, table[options.label].to_numpy()) if options.label in names else None
     ids = {name: table[name].tolist() for name in options.keep if name in names}
-    return Inputs(path, "rows", table_numbers(path, table[features]), features if has_names else None, y, ids)
+    named = features if has_names else None
+    return Inputs(path, "rows", table_numbers(path, table[features]), named, features, y, ids)
 
 
 def _read_images(

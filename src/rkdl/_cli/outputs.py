@@ -35,6 +35,7 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
         raise ValueError(f"{out} has no columns for --keep: give a file that has, {', '.join(_FRAMES)}")
     inputs = [getattr(options, name, None) for name in ("data", "train", "test", "model", "label")]
     taken = {os.path.realpath(as_path(name)): "an input" for name in inputs if name and os.path.exists(as_path(name))}
+    arrays = {os.path.realpath(as_path(name)) for name in inputs if name and as_path(name).suffix.lower() == ".zarr"}
     for option in ("out", "save", "checkpoint"):
         if getattr(options, option, None) is None:
             continue
@@ -44,8 +45,7 @@ def check_outputs(options: Namespace, endings: Collection[str] = (), *, is_folde
             is_same = place == other or (all(map(os.path.exists, (place, other))) and os.path.samefile(place, other))
             # Images among images, whatever is written as one, or anything within a Zarr array.
             is_image = (is_folder and option == "out") or path.suffix.lower() in IMAGES
-            keeps_apart = is_image or other.lower().endswith(".zarr")
-            if is_same or (keeps_apart and Path(other) in Path(place).parents):
+            if is_same or ((is_image or other in arrays) and Path(other) in Path(place).parents):
                 raise ValueError(f"{path} is also {what} and would be overwritten: give another --{option}")
         taken[place] = f"the file of --{option}"
         if option == "out" and is_folder:

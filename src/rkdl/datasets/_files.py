@@ -121,6 +121,8 @@ def read_table(path: Path, *, header: bool | None = None, text: Collection[str |
         require(path, "pyarrow", "reading Parquet")
         with reading(path, "a Parquet file"):
             table = pandas.read_parquet(path)
+            # A column that was the index of a frame.
+            table = table.reset_index() if any(table.index.names) else table
         return table.set_axis([str(name) for name in table.columns], axis=1)
     with reading(path, "a CSV file in UTF-8"):
         n_lines, separator, cells = _first_line(path)
@@ -217,10 +219,10 @@ def _is_header(path: Path, cells: list[str]) -> bool:
     counts_up = any(numbers == [f"{first + n}{end}" for n in range(len(numbers))] for end in ("", ".0"))
     # Two numbers count up by chance.
     counts = counts_up and len(numbers) > (1 if first == 0 else 2)
-    if counts:
+    if counts or {cell.strip().lower() for cell in cells} <= {"true", "false"}:
         warnings.warn(
-            f"{shown(path)}: the first line, {', '.join(numbers[:3])} ..., is read as the header. If it is a row of "
-            f"numbers, say so with header=False (--no-header).",
+            f"{shown(path)}: the first line, {', '.join((numbers or cells)[:3])} ..., is read as the header. If it is "
+            f"a row of data, say so with header=False (--no-header).",
             UserWarning,
             stacklevel=2,
         )
