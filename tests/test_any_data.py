@@ -115,7 +115,7 @@ class TestReturnedModel:
         """Iterations after it do not end the fit; a checkpoint holds the best model and the last one."""
         X, path, n_later = moons(), tmp_path / "fit.rkdl", 0
         for seed in range(3):
-            model = RKDL(20, init="data", random_state=seed, tol=0.0)
+            model = RKDL(30, init="data", random_state=seed, tol=0.0)
             expected = clone(model).fit(X)
             n_later += expected.n_iter_ < len(expected.update_errors_)
             assert expected.errors_[-1] == min(expected.errors_) == pytest.approx(recoded(expected, X))

@@ -189,13 +189,19 @@ class TestWhatIsComputed:
         assert pipeline.score(X_new, y_new) > 0.9
 
     def test_features_of_noise_are_not_relevant(self):
-        """On curved classes in two of twelve features."""
-        X, y = make_moons(600, noise=0.15, random_state=0)
-        X = np.hstack([StandardScaler().fit_transform(X), np.random.default_rng(0).standard_normal((600, 10))])
-        model = make().fit(X[:400], y[:400])
-        assert model.feature_relevance_.sum() == pytest.approx(1.0)
-        assert model.feature_relevance_[:2].min() > 1.2 * model.feature_relevance_[2:].max()
-        assert model.score(X[400:], y[400:]) > 0.9
+        """On curved classes in two of twelve features, in the mean over three draws."""
+        relevance, scores = [], []
+        for seed in range(3):
+            X, y = make_moons(600, noise=0.15, random_state=seed)
+            noise = np.random.default_rng(seed).standard_normal((600, 10))
+            X = np.hstack([StandardScaler().fit_transform(X), noise])
+            model = make().fit(X[:400], y[:400])
+            relevance.append(model.feature_relevance_)
+            scores.append(model.score(X[400:], y[400:]))
+        found = np.mean(relevance, axis=0)
+        assert found.sum() == pytest.approx(1.0)
+        assert found[:2].min() > 1.2 * found[2:].max()
+        assert np.mean(scores) > 0.9
 
     def test_preimages_of_atoms_look_like_signals_of_their_class(self, digits, plain):
         found = plain.atom_preimages()

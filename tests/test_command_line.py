@@ -179,7 +179,6 @@ fit line.npy --out r -> its array is 1-D
 fit nan.npy --out r -> contains NaN
 fit huge.npy --out r -> huge.npy
 fit X.npy --drop a --out r -> --drop is for tables, which X.npy is not
-fit X.npy --no-header --out r -> --header is for tables
 fit numbers.csv --key a --out r -> --key is for files of arrays, which numbers.csv is not
 fit numbers.csv --size 3 3 --out r -> --size is for folders of images, which numbers.csv is not
 fit numbers.csv --color --out r -> --color is for folders of images

@@ -156,8 +156,9 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     model.save(tmp_path / "model")
     assert rkdl.load(tmp_path / "model").tol == 0.0
     for call in (lambda model: model.save(tmp_path / "model"), lambda model: model.transform(X)):
-        with pytest.raises(ValueError, match="n_nonzero_coefs"):
-            call(model.set_params(n_nonzero_coefs=-1))
+        for name, value in (("n_nonzero_coefs", -1), ("positive_code", "no")):
+            with pytest.raises(ValueError, match=name):
+                call(clone(model).fit(X).set_params(**{name: value}))
 
 
 def test_a_kernel_set_to_precomputed_waits_for_the_next_fit():

@@ -168,14 +168,10 @@ def outliers(options: Namespace) -> int:
 
 def _features(inputs: Inputs, taken: Collection[str]) -> dict[str, np.ndarray]:
     """The columns of a table that were learned from, by name."""
-    found, others = {}, {*taken, *(inputs.columns or [])}
-    for k, column in enumerate(inputs.columns or []):
-        name = column
-        while name in (taken if name == column else others):
-            name += " (given)"
-        others.add(name)
-        found[name] = inputs.X[:, k]
-    return found
+    names, mark = inputs.columns or [], " (given)"
+    while {f"{name}{mark}" for name in taken}.intersection([*names, *taken]):
+        mark += " (given)"
+    return {f"{name}{mark}" if name in taken else name: inputs.X[:, k] for k, name in enumerate(names)}
 
 
 def _reasons(detector: KDLOutlierDetector, inputs: Inputs, rows: np.ndarray) -> dict[int, str]:

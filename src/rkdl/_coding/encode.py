@@ -287,6 +287,8 @@ def check_pursuit(
     """The options of a pursuit, checked; more non-zeros than atoms are clipped with a warning."""
     if not isinstance(pursuit, str) or pursuit not in PURSUITS:
         raise ValueError(f"pursuit={pursuit!r} is unknown; choose one of {', '.join(map(repr, PURSUITS))}.")
+    if not isinstance(positive_code, bool | np.bool_):
+        raise ValueError(f"positive_code={positive_code!r} must be True or False.")
     for name, value, what in (("residual_tol", residual_tol, "squared residual"), ("rtol", rtol, "share of a norm")):
         if value is None:
             continue

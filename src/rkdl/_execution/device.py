@@ -84,7 +84,7 @@ class DeviceExecutor(Executor):
     def attempt(self, work: ChunkTask, rows: torch.Tensor, state: State = None) -> tuple[Sums, State]:
         while True:
             try:
-                if self._pieces == 1:
+                if self._pieces == 1 or isinstance(rows, np.ndarray):
                     return work(rows, state)
                 edges = [len(rows) * i // self._pieces for i in range(self._pieces + 1)]
                 found = [work(rows[a:b], _piece(state, a, b)) for a, b in itertools.pairwise(edges)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Sample(NamedTuple):
     """Some of the signals, as their inner products with one another and with n atoms, all of one dtype.
 
     ``products(W, B)`` are those of the signals (t, k), and of the atoms (n, k), with the combinations ``W'Y - B'A`` of
-    signals and atoms, for weights W (t, k) and B (n, k).
+    signals and atoms, for weights W (t, k) and B (n, k). Without an executor, all signals are coded at once.
     """
 
     correlations: Array  # of signals and atoms (t, n)
@@ -86,9 +86,10 @@ class Sample(NamedTuple):
     squared_norms: Array
     products: Callable[[Array, Array], tuple[Array, Array]]
     weights: np.ndarray  # how much every signal counts (t,)
+    executor: Executor | None = None
 
     @classmethod
-    def of_rows(cls, rows: Array, atoms: Array, weights: np.ndarray) -> Sample:
+    def of_rows(cls, rows: Array, atoms: Array, weights: np.ndarray, executor: Executor | None = None) -> Sample:
         """The sample of signals that are given as rows (t, r), with atoms (n, r)."""
         backend = backend_of(rows)
 
@@ -97,7 +98,17 @@ class Sample(NamedTuple):
             return rows @ found.T, atoms @ found.T
 
         norms = backend.squared_norms(rows)
-        return cls(backend.product(rows, atoms), backend.product(atoms, atoms), norms, products, weights)
+        return cls(backend.product(rows, atoms), backend.product(atoms, atoms), norms, products, weights, executor)
+
+    def coded(self, pursuit: Pursuit) -> tuple[Any, Array]:
+        """Codes and squared residuals; in pieces if the memory of a device does not hold all signals."""
+        pursue = pursuit.on(backend_of(self.correlations))
+
+        def task(rows: Array, norms: Array) -> tuple[tuple, ChunkState]:
+            return (), ChunkState(*pursue(rows, self.gram, norms))
+
+        work = task if self.executor is None else self.executor.worker(task)
+        return work(self.correlations, self.squared_norms)[1][:2]
 
 
 class Directions(NamedTuple):
@@ -157,9 +168,9 @@ def _shared_directions(sample: Sample, pursuit: Pursuit, seed: int, least: float
     correlations, gram, norms = sample[:3]
     backend, n_atoms = backend_of(gram), len(gram)
     shorter = {"n_nonzero": pursuit.n_nonzero - 1} if pursuit.n_nonzero > 1 else {"residual_tol": np.inf}
-    codes, left = pursuit._replace(**shorter).on(backend)(correlations, gram, norms)
+    codes, left = sample.coded(pursuit._replace(**shorter))
     fewer, squares = codes.dense(n_atoms), host(left).astype(np.float64)
-    residuals = np.minimum(host(pursuit.on(backend)(correlations, gram, norms)[1]), squares)
+    residuals = np.minimum(host(sample.coded(pursuit)[1]), squares)
     residuals[residuals <= rounding_level(host(left).dtype, float(host(norms).mean()))] = 0.0
     explained, rows = squares - residuals, np.arange(len(squares))
     shares = sample.weights * residuals
@@ -195,8 +206,7 @@ def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
     """By how much the error grows without each atom; infinite for those of the largest codes if `n_atoms` are many."""
     correlations, gram, norms = sample[:3]
     backend, uses = backend_of(gram), np.full(len(gram), np.inf)
-    pursue = pursuit.on(backend)
-    codes, residuals = pursue(correlations, gram, norms)
+    codes, residuals = sample.coded(pursuit)
     dense, left = host(codes.dense(len(gram))), host(residuals)
     tried = np.argsort((dense[:, :n_atoms] ** 2).sum(0), kind="stable")[:MOST_TRIED]
     gram = backend.padded_gram(backend.copy(gram))
@@ -205,7 +215,8 @@ def _uses(sample: Sample, pursuit: Pursuit, n_atoms: int) -> np.ndarray:
         chosen = backend.from_host(users, gram)
         own, row, column = correlations[chosen], backend.copy(gram[j]), backend.copy(gram[:, j])
         own[:, j] = gram[j] = gram[:, j] = 0.0
-        without = host(pursue(own, gram, norms[chosen])[1])
+        users_alone = sample._replace(correlations=own, gram=gram, squared_norms=norms[chosen])
+        without = host(users_alone.coded(pursuit)[1])
         gram[j], gram[:, j] = row, column
         uses[j] = max(0.0, float((without - left[users]) @ sample.weights[users]))
     return uses

@@ -345,7 +345,7 @@ class FullProblem(LearningProblem):
         def products(weights: Any, mixes: Any) -> tuple[Any, Any]:
             return kernel @ weights - correlations @ mixes, correlations.T @ weights - gram @ mixes
 
-        signals = Sample(correlations, gram, self.squared_norms[sample], products, factors[:, 0] ** 2)
+        signals = Sample(correlations, gram, self.squared_norms[sample], products, factors[:, 0] ** 2, self.executor)
         found = find_replacements(signals, self.pursuit, seed)
         if len(found.atoms) == 0:
             return model

@@ -316,7 +316,7 @@ class ReducedProblem(LearningProblem):
             return iterate, np.empty(0, dtype=np.intp)
         rows, weights = self._sampled_signals(iterate)
         atoms = cast(iterate.whitened_atoms, self.executor.signals.dtype)
-        sample = Sample.of_rows(rows, atoms, weights)
+        sample = Sample.of_rows(rows, atoms, weights, self.executor)
         alone = host(iterate.statistics.code_gram).diagonal() * (margin * len(rows) / weight)
         others = host(sample.gram) ** 2 - np.eye(len(atoms))
         found = find_replacements(sample, self.pursuit, seed, alone * (1.0 - others.max(axis=1)).clip(min=0.0))
