@@ -191,7 +191,7 @@ class TestWords:
 
     @each_method
     def test_a_tolerance_above_every_norm(self, kind, digits):
-        for limit, told in (({"residual_tol": 1e9}, "residual_tol=1000000000.0"), ({"rtol": 2.0}, "rtol=2.0")):
+        for limit, told in (({"residual_tol": 1e9}, "residual_tol=1000000000.0"), ({"rtol": 2.0}, "rtol is 1 or more")):
             (words,) = self.told(kind(**limit, random_state=0), digits)
             assert told in words
 

@@ -130,7 +130,7 @@ def check_learned(specification: Specification, signals: Signals, n_empty: int, 
         if pursuit.has_penalty:
             cause = f"alpha={pursuit.alpha} is not below their products with the atoms: lower it."
         elif pursuit.rtol >= 1.0:
-            cause = f"rtol={pursuit.rtol} is not below 1: lower it."
+            cause = "rtol is 1 or more: lower it."
         elif pursuit.residual_tol >= 0.0:
             cause = f"residual_tol={pursuit.residual_tol} is not below their squared norm in feature space: lower it."
         warn(f"{name}: {n_empty / n_signals:.0%} of the signals have a code of zeros: {cause}")
